@@ -1,0 +1,346 @@
+"""Kimi Delta Attention in plain PyTorch: the chunked form over whole sequences, its gradient, and the decode step.
+
+With normalized q, k, log decay g and strength b, the recurrence of one head is
+
+    S_t = diag(exp(g_t)) S_{t-1} + k_t u_t^T,   u_t = b_t (v_t - (diag(exp(g_t)) S_{t-1})^T k_t),   o_t = S_t^T q_t.
+
+Inside a chunk with the incoming state S and G = cumsum(g), the u are the solution of a triangular system:
+
+    (I + L) u = b v - b (k exp(G)) S,           L[t, s] = b_t sum_d k_td k_sd exp(G_td - G_sd)  for s < t
+    o = (q exp(G)) S + A u,                     A[t, s] =     sum_d q_td k_sd exp(G_td - G_sd)  for s <= t
+    S' = diag(exp(G_end)) S + (k exp(G_end - G))^T u.
+
+No positive exponent spans more than half a sub-chunk of 16 tokens: inside one, G is anchored in its middle; across two,
+at the end of the earlier and the start of the later. The system is solved by forward substitution. States are [.., V, K], as the checkpoints of all engines have them.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from ascend_k3.ops.kda.chunks import SUB_CHUNK, Group, Piece, fitting_chunk_size, plan_chunks
+from ascend_k3.ops.library import compute_dtype
+
+NORM_EPS = 1e-6  # inside the square root, added to the sum of squares
+_ELEMENTS_AT_ONCE = 2**19  # of one input in one piece: its intermediates then stay in the cache
+
+
+def kda(
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    g: Tensor,
+    beta: Tensor,
+    A_log: Tensor,
+    dt_bias: Tensor,
+    lower_bound: float,
+    scale: float,
+    initial_state: Tensor | None,
+    cu_seqlens: Tensor | None,
+    chunk_size: int,
+) -> tuple[Tensor, Tensor]:
+    stream = _Stream(q, k, v, g, beta, A_log, dt_bias, lower_bound, scale, cu_seqlens, chunk_size)
+    out = torch.zeros(stream.v.shape, dtype=stream.dtype)
+    states = _initial_states(stream, initial_state)
+    for group in stream.groups():
+        state = states[group.sequences]
+        for piece in group.pieces:
+            chunk = stream.prepare(piece)
+            incoming, u, state = _scan(chunk, state, piece.active)
+            _put(out, chunk.q_decayed @ incoming.mT + chunk.scores @ u, piece)
+        states[group.sequences] = state
+    return out.view(*q.shape[:2], *v.shape[2:]).to(v.dtype), states
+
+
+def kda_backward(
+    grads: list[Tensor],
+    needs: list[bool],
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    g: Tensor,
+    beta: Tensor,
+    A_log: Tensor,
+    dt_bias: Tensor,
+    lower_bound: float,
+    scale: float,
+    initial_state: Tensor | None,
+    cu_seqlens: Tensor | None,
+    chunk_size: int,
+) -> list[Tensor]:
+    """Gradients of q, k, v, g, beta, A_log, dt_bias and the initial state.
+
+    A first pass keeps the state before each piece. The second goes through the pieces from the end: what does not
+    depend on the state (`_prepare`) is differentiated by autograd, the recurrence between chunks by hand.
+    """
+    stream = _Stream(q, k, v, g, beta, A_log, dt_bias, lower_bound, scale, cu_seqlens, chunk_size)
+    d_out = grads[0].flatten(0, 1).to(stream.dtype)
+    d_states = grads[1].to(stream.dtype).clone()
+    states = _initial_states(stream, initial_state)
+    totals = [torch.zeros(x.shape, dtype=stream.dtype) for x in stream.inputs()]
+    for group in stream.groups():
+        state, before = states[group.sequences], []
+        for piece in group.pieces:
+            before.append(state)
+            if piece is not group.pieces[-1]:
+                _, _, state = _scan(stream.prepare(piece), state, piece.active)
+        d_state = d_states[group.sequences]
+        for piece, state in zip(reversed(group.pieces), reversed(before), strict=True):
+            leaves = [x.detach().requires_grad_() for x in (*stream.take(piece), stream.A_log, stream.dt_bias)]
+            with torch.enable_grad():
+                chunk = _prepare(*leaves, piece.filled, lower_bound, scale)
+            d_chunk, d_state = _scan_backward(chunk, state, piece.active, _take(d_out, piece), d_state)
+            found = torch.autograd.grad(chunk.tensors(), leaves, d_chunk)
+            for total, grad in zip(totals[:5], found[:5], strict=True):
+                _put(total, grad, piece)
+            for total, grad in zip(totals[5:], found[5:], strict=True):
+                total += grad
+        d_states[group.sequences] = d_state
+    inputs = (q, k, v, g, beta, A_log, dt_bias)
+    result = [total.view(x.shape).to(x.dtype) for total, x in zip(totals, inputs, strict=True)]
+    result.append(d_states if initial_state is None else d_states.to(initial_state.dtype))
+    return [grad if needed else grad.new_empty(0) for grad, needed in zip(result, needs, strict=True)]
+
+
+def kda_decode(
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    g: Tensor,
+    beta: Tensor,
+    states: Tensor,
+    state_indices: Tensor,
+    A_log: Tensor,
+    dt_bias: Tensor,
+    lower_bound: float,
+    scale: float,
+    num_accepted: Tensor | None,
+) -> Tensor:
+    """The recurrence token by token on [N, T, H, *] inputs; rows with a negative index are padding and give zeros."""
+    out = torch.zeros_like(v, memory_format=torch.contiguous_format)
+    rows = (state_indices >= 0).nonzero().flatten()
+    slots = state_indices[rows].long()
+    dtype = compute_dtype(q, k, v)
+    q, k, v, g, beta = (x[rows].to(dtype) for x in (q, k, v, g, beta))
+    q, k = _normalize(q) * scale, _normalize(k)
+    decay = _log_decay(g, A_log.to(dtype)[:, None], dt_bias.to(dtype).view(q.shape[2:]), lower_bound).exp()
+    strength = torch.sigmoid(beta)[..., None]
+    state = kept = states[slots].to(dtype)
+    for t in range(q.shape[1]):
+        state = state * decay[:, t, :, None, :]
+        u = strength[:, t] * (v[:, t] - (state @ k[:, t, :, :, None]).squeeze(-1))
+        state = state + u[..., :, None] * k[:, t, :, None, :]
+        out[rows, t] = (state @ q[:, t, :, :, None]).squeeze(-1).to(out.dtype)
+        kept = state if num_accepted is None else torch.where((num_accepted[rows] > t)[:, None, None, None], state, kept)
+    states[slots] = kept.to(states.dtype)
+    return out
+
+
+class _Stream:
+    """The inputs as one stream of tokens in the dtype of the calculation, and how it is cut."""
+
+    def __init__(
+        self,
+        q: Tensor,
+        k: Tensor,
+        v: Tensor,
+        g: Tensor,
+        beta: Tensor,
+        A_log: Tensor,
+        dt_bias: Tensor,
+        lower_bound: float,
+        scale: float,
+        cu_seqlens: Tensor | None,
+        chunk_size: int,
+    ) -> None:
+        batch, length, heads, width = q.shape
+        self.dtype = compute_dtype(q, k, v)
+        self.q, self.k, self.v, self.g, self.beta = (x.flatten(0, 1) for x in (q, k, v, g, beta[..., None]))
+        self.A_log = A_log.to(self.dtype)
+        self.dt_bias = dt_bias.to(self.dtype).view(heads, width)
+        self.lower_bound = lower_bound
+        self.scale = scale
+        self.offsets = [n * length for n in range(batch + 1)] if cu_seqlens is None else cu_seqlens.tolist()
+        self.chunk_size = fitting_chunk_size(self.offsets, chunk_size)
+
+    def inputs(self) -> tuple[Tensor, ...]:
+        return self.q, self.k, self.v, self.g, self.beta, self.A_log, self.dt_bias
+
+    def groups(self) -> list[Group]:
+        heads, width = self.q.shape[1:]
+        return list(plan_chunks(self.offsets, self.chunk_size, max(1, _ELEMENTS_AT_ONCE // (heads * width * self.chunk_size))))
+
+    def take(self, piece: Piece) -> list[Tensor]:
+        """q, k, v, g, beta of a piece's chunks, each [chunks, H, C, *]."""
+        return [_take(x, piece).to(self.dtype) for x in (self.q, self.k, self.v, self.g, self.beta)]
+
+    def prepare(self, piece: Piece) -> _Chunks:
+        weights = (self.A_log, self.dt_bias)
+        return _prepare(*self.take(piece), *weights, piece.filled, self.lower_bound, self.scale)
+
+
+def _initial_states(stream: _Stream, initial_state: Tensor | None) -> Tensor:
+    if initial_state is not None:
+        return initial_state.to(stream.dtype).clone()
+    return torch.zeros(len(stream.offsets) - 1, stream.v.shape[1], stream.v.shape[2], stream.q.shape[2], dtype=stream.dtype)
+
+
+def _take(x: Tensor, piece: Piece) -> Tensor:
+    """The rows [tokens, H, *] of a piece as [chunks, H, C, *], zero where there is no token."""
+    rows = x[piece.tokens]
+    if piece.filled is not None:
+        rows = rows.masked_fill(~piece.filled[..., None, None], 0)
+    return rows.transpose(1, 2).contiguous()
+
+
+def _put(out: Tensor, rows: Tensor, piece: Piece) -> None:
+    """The inverse of `_take`: write the rows of a piece into the stream."""
+    rows = rows.transpose(1, 2)
+    if piece.filled is None:
+        out[piece.tokens] = rows
+    else:
+        out[piece.tokens[piece.filled]] = rows[piece.filled]
+
+
+@dataclass(frozen=True, slots=True)
+class _Chunks:
+    """What the recurrence between chunks needs of each chunk, [chunks, H, ...]."""
+
+    q_decayed: Tensor  # [C, K]  q exp(G): reads the incoming state
+    scores: Tensor  # [C, C]  A, lower triangle
+    u_free: Tensor  # [C, V]  u for a zero incoming state
+    u_read: Tensor  # [C, K]  u = u_free - u_read S
+    k_remaining: Tensor  # [C, K]  k exp(G_end - G): what each u adds to the outgoing state
+    decay: Tensor  # [1, K]  exp(G_end)
+
+    def tensors(self) -> tuple[Tensor, ...]:
+        return self.q_decayed, self.scores, self.u_free, self.u_read, self.k_remaining, self.decay
+
+
+def _normalize(x: Tensor) -> Tensor:
+    return x * torch.rsqrt(x.square().sum(-1, keepdim=True) + NORM_EPS)
+
+
+def _log_decay(g: Tensor, A_log: Tensor, dt_bias: Tensor, lower_bound: float) -> Tensor:
+    return lower_bound * torch.sigmoid(A_log.exp() * (g + dt_bias))
+
+
+def _prepare(
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    g: Tensor,
+    beta: Tensor,
+    A_log: Tensor,
+    dt_bias: Tensor,
+    filled: Tensor | None,
+    lower_bound: float,
+    scale: float,
+) -> _Chunks:
+    """All of a chunk that does not depend on the incoming state; q, k, g [chunks, H, C, K], v [.., V], beta [.., 1]."""
+    chunks, heads, size, width = k.shape
+    q, k = _normalize(q) * scale, _normalize(k)
+    log_decay = _log_decay(g, A_log[:, None, None], dt_bias[:, None, :], lower_bound)
+    strength = torch.sigmoid(beta)
+    if filled is not None:  # a missing token neither decays nor writes
+        missing = ~filled[:, None, :, None]
+        log_decay, strength = log_decay.masked_fill(missing, 0), strength.masked_fill(missing, 0)
+
+    blocks = (chunks, heads, size // SUB_CHUNK, SUB_CHUNK, width)
+    local = log_decay.view(blocks).cumsum(-2)  # since the sub-chunk's start
+    total = local[..., -1, :]
+    anchor = total.cumsum(-2) - total  # G at each sub-chunk's start
+    middle = local[..., SUB_CHUNK // 2 - 1 : SUB_CHUNK // 2, :]
+    q, k = q.view(blocks), k.view(blocks)
+    to_middle, to_start = (local - middle).exp(), local.exp()
+    rows = torch.cat((q * to_start, k * to_start), -2)
+    rows_from_middle = torch.cat((q * to_middle, k * to_middle), -2)
+    keys_at_middle = k * (middle - local).exp()
+    keys_at_end = k * (total[..., None, :] - local).exp()
+
+    scores, key_scores = _scores(rows, rows_from_middle @ keys_at_middle.mT, keys_at_end, anchor)
+    since_chunk = anchor.exp()[..., None, :]
+    until_chunk_end = (anchor[..., -1:, :] + total[..., -1:, :] - anchor - total).exp()[..., None, :]
+    q_decayed, k_decayed = (rows * since_chunk).split(SUB_CHUNK, -2)
+    right = torch.cat((v * strength, k_decayed.reshape(g.shape) * strength), -1)
+    solved = torch.linalg.solve_triangular(key_scores * strength, right, upper=False, unitriangular=True)
+    u_free, u_read = solved.split((v.shape[-1], width), -1)
+    return _Chunks(
+        q_decayed=q_decayed.reshape(g.shape),
+        scores=scores,
+        u_free=u_free,
+        u_read=u_read,
+        k_remaining=(keys_at_end * until_chunk_end).view(g.shape),
+        decay=total.sum(-2, keepdim=True).exp(),
+    )
+
+
+def _scores(rows: Tensor, within: Tensor, keys_at_end: Tensor, anchor: Tensor) -> tuple[Tensor, Tensor]:
+    """sum_d q_td k_sd exp(G_td - G_sd) for s <= t, and the same of k with k for s < t, each [chunks, H, C, C].
+
+    rows [chunks, H, n, 2*SUB, K] are q, then k, decayed from their sub-chunk's start; keys are decayed on to their
+    sub-chunk's end, and from there to the start of a later sub-chunk lies a gap. `within` [.., 2*SUB, SUB] has the
+    products of one sub-chunk with itself, whose decays are anchored in its middle.
+    """
+    chunks, heads, count = rows.shape[:3]
+    size = count * SUB_CHUNK
+    table = rows.new_zeros(chunks, heads, 2, count, SUB_CHUNK, count, SUB_CHUNK)
+
+    def place(products: Tensor, gap: int) -> None:
+        for i, block in enumerate(products.unflatten(-2, (2, SUB_CHUNK)).unbind(2)):
+            table[:, :, :, i + gap, :, i] = block
+
+    place(within, 0)
+    for gap in range(1, count):
+        later, between = rows[:, :, gap:], anchor[:, :, gap:] - anchor[:, :, 1 : count - gap + 1]
+        if gap > 1:
+            later = later * between.exp()[..., None, :]
+        place(later @ keys_at_end[:, :, : count - gap].mT, gap)
+    of_q, of_k = table.view(chunks, heads, 2, size, size).unbind(2)
+    return of_q.tril(), of_k.tril(-1)
+
+
+def _scan(chunk: _Chunks, state: Tensor, active: list[int]) -> tuple[Tensor, Tensor, Tensor]:
+    """Run the recurrence over the steps of a piece: the state before each chunk, u of each chunk, the last state."""
+    incoming, written, row = [], [], 0
+    for count in active:
+        step = slice(row, row := row + count)
+        before = state[:count]
+        u = chunk.u_free[step] - chunk.u_read[step] @ before.mT
+        after = before * chunk.decay[step] + u.mT @ chunk.k_remaining[step]
+        state = after if count == len(state) else torch.cat((after, state[count:]))
+        incoming.append(before)
+        written.append(u)
+    return torch.cat(incoming), torch.cat(written), state
+
+
+def _scan_backward(
+    chunk: _Chunks, state: Tensor, active: list[int], d_out: Tensor, d_state: Tensor
+) -> tuple[tuple[Tensor, ...], Tensor]:
+    """Gradients of a piece's `_Chunks` and of its incoming state, given those of its output and of its last state."""
+    chunk = _Chunks(*(x.detach() for x in chunk.tensors()))
+    incoming, u, _ = _scan(chunk, state, active)
+    d_u_free = chunk.scores.mT @ d_out
+    d_incoming = d_out.mT @ chunk.q_decayed
+    d_outgoing, row = [], len(u)
+    for count in reversed(active):
+        step = slice(row - count, row)
+        row -= count
+        d_after = d_state[:count]
+        d_u = d_u_free[step].add_(chunk.k_remaining[step] @ d_after.mT)
+        d_before = d_incoming[step] + d_after * chunk.decay[step] - d_u.mT @ chunk.u_read[step]
+        d_state = d_before if count == len(d_state) else torch.cat((d_before, d_state[count:]))
+        d_outgoing.append(d_after)
+    d_after = torch.cat(d_outgoing[::-1])
+    gradients = (
+        d_out @ incoming,
+        d_out @ u.mT,
+        d_u_free,
+        -(d_u_free @ incoming),
+        u @ d_after,
+        (d_after * incoming).sum(-2, keepdim=True),
+    )
+    return gradients, d_state

@@ -1,0 +1,50 @@
+"""Every tolerance of the tests, by dtype. They are never loosened to make a test pass.
+
+`rms(error) / rms(expected)` is what `relative_rms` measures; absolute and relative bounds are those of
+tests/fixtures/README.md.
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+# Operators and layers against the fixtures in float32.
+FIXTURE_ATOL, FIXTURE_RTOL = 2e-5, 1e-4
+# Logits of whole models against the fixtures in float32 (their standard deviation is about 3).
+LOGITS_ATOL = 5e-4
+KERNEL_LOGITS_ATOL = 1e-3  # ckpt_kernel, logit std 4
+# Gradients against the fixtures: largest error over the largest magnitude of the tensor.
+FIXTURE_GRADIENT = 1e-4
+# bf16 against an exact golden: multiple of the error that the released code shows, which the fixture states.
+BF16_MULTIPLE = 3.0
+
+# RMS of the error over RMS of the float64 definition, for one operator whose inputs are of this dtype.
+RELATIVE_RMS = {
+    torch.float64: 1e-12,
+    torch.float32: 2e-6,
+    torch.float16: 1e-3,
+    torch.bfloat16: 5e-3,
+}
+# States and gradients of KDA (CONTRACT: 1e-2 in bf16).
+KDA_STATE_RMS = {**RELATIVE_RMS, torch.float32: 5e-6, torch.bfloat16: 1e-2}
+
+
+def relative_rms(value: Tensor, expected: Tensor) -> float:
+    """RMS of `value - expected` over RMS of `expected`, in float64; NaN anywhere gives NaN."""
+    expected = expected.double()
+    error = value.double() - expected
+    scale = expected.square().mean().sqrt()
+    return float(error.square().mean().sqrt() / scale) if scale > 0 else float(error.abs().max() if error.numel() else 0)
+
+
+def largest(value: Tensor, expected: Tensor) -> float:
+    """Largest error over the largest magnitude of `expected`, in float64."""
+    scale = expected.double().abs().max()
+    return float((value.double() - expected.double()).abs().max() / scale)
+
+
+def assert_close_rms(value: Tensor, expected: Tensor, name: str, bound: float) -> None:
+    """Require `relative_rms(value, expected) <= bound`, naming the tensor; NaN fails."""
+    found = relative_rms(value, expected)
+    assert found <= bound, f"{name}: relative RMS error {found:.3e} is above {bound:.1e}"
