@@ -16,6 +16,7 @@ from ascend_k3.decoder import Decoder
 from ascend_k3.moe import Experts, Router
 from ascend_k3.norm import RMSNorm
 from ascend_k3.sequences import Sequences
+from ascend_k3.vision import PositionEmbedding, Projector, VisionTower
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,6 +48,9 @@ class K3ForConditionalGeneration(nn.Module):
         self.config = config
         self.packed_experts = packed_experts
         self.language_model = LanguageModel(config, packed_experts)
+        if config.vision is not None:
+            self.vision_tower = VisionTower(config.vision)
+            self.mm_projector = Projector(config.vision)
         if not self.language_model.lm_head.weight.is_meta:
             self.reset_parameters()
 
@@ -108,10 +112,11 @@ class K3ForConditionalGeneration(nn.Module):
             rows, places, shape = ends.flatten()[kept], kept.nonzero().flatten(), (len(lengths), logits_to_keep)
         logits = self.language_model.lm_head(hidden[rows.to(hidden.device)])
         logits = logits.to(torch.promote_types(logits.dtype, torch.float32))
-        if len(places) == math.prod(shape):
-            return K3Output(logits.view(*shape, -1))
-        padded = logits.new_zeros(math.prod(shape), logits.shape[-1])
-        return K3Output(padded.index_copy(0, places.to(padded.device), logits).view(*shape, -1))
+        vocabulary = logits.shape[-1]
+        if len(places) < math.prod(shape):
+            padded = logits.new_zeros(math.prod(shape), vocabulary)
+            logits = padded.index_copy(0, places.to(padded.device), logits)
+        return K3Output(logits.view(*shape, vocabulary))
 
     def _stream(
         self, input_ids: Tensor, attention_mask: Tensor | None, cu_seqlens: Tensor | None
@@ -164,7 +169,7 @@ class K3ForConditionalGeneration(nn.Module):
             elif isinstance(module, Router):
                 module.weight.normal_(0, deviation, generator=generator)
                 module.e_score_correction_bias.zero_()
-            elif isinstance(module, nn.Linear | nn.Embedding):
+            elif isinstance(module, nn.Linear | nn.Embedding | nn.Conv2d | PositionEmbedding):
                 module.weight.normal_(0, deviation, generator=generator)
             elif isinstance(module, ShortConvolution):
                 bound = module.weight.shape[-1] ** -0.5

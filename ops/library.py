@@ -43,7 +43,8 @@ def register(
             empty tensor where `needs` is false. Left out, the reference is recomputed under autograd.
     """
     LIBRARY.define(name + signature)
-    LIBRARY.impl(name, reference, "CPU")
+    # Without a gradient of its own an operator is opaque: what it writes in place must not drag a graph along.
+    LIBRARY.impl(name, reference if differentiable else torch.no_grad()(reference), "CPU")
     torch.library.register_fake(f"ascend_k3::{name}", fake, lib=LIBRARY)
     if differentiable:
         _register_gradient(name, signature, reference, list(differentiable), backward)

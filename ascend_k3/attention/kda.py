@@ -82,8 +82,8 @@ class KimiDeltaAttention(nn.Module):
             *(y[None] for y in (q, k, v, gate, beta)), **weights, initial_state=state, cu_seqlens=sequences.cu_seqlens
         )
         if step is not None:
-            step.cache.windows[self.layer][step.slots] = window
-            step.cache.states[self.layer][step.slots] = state
+            step.cache.windows[self.layer][step.slots] = window.detach()
+            step.cache.states[self.layer][step.slots] = state.detach()
         return output[0]
 
     def _split(self, mixed: Tensor) -> tuple[Tensor, ...]:

@@ -285,22 +285,20 @@ def _scores(rows: Tensor, within: Tensor, keys_at_end: Tensor, anchor: Tensor) -
     sub-chunk's end, and from there to the start of a later sub-chunk lies a gap. `within` [.., 2*SUB, SUB] has the
     products of one sub-chunk with itself, whose decays are anchored in its middle.
     """
-    chunks, heads, count = rows.shape[:3]
-    size = count * SUB_CHUNK
-    table = rows.new_zeros(chunks, heads, 2, count, SUB_CHUNK, count, SUB_CHUNK)
-
-    def place(products: Tensor, gap: int) -> None:
-        for i, block in enumerate(products.unflatten(-2, (2, SUB_CHUNK)).unbind(2)):
-            table[:, :, :, i + gap, :, i] = block
-
-    place(within, 0)
+    count = rows.shape[2]
+    blocks = {(i, i): block for i, block in enumerate(within.unbind(2))}
     for gap in range(1, count):
-        later, between = rows[:, :, gap:], anchor[:, :, gap:] - anchor[:, :, 1 : count - gap + 1]
+        later = rows[:, :, gap:]
         if gap > 1:
-            later = later * between.exp()[..., None, :]
-        place(later @ keys_at_end[:, :, : count - gap].mT, gap)
-    of_q, of_k = table.view(chunks, heads, 2, size, size).unbind(2)
-    return of_q.tril(), of_k.tril(-1)
+            later = later * (anchor[:, :, gap:] - anchor[:, :, 1 : count - gap + 1]).exp()[..., None, :]
+        products = later @ keys_at_end[:, :, : count - gap].mT
+        blocks.update(((i + gap, i), block) for i, block in enumerate(products.unbind(2)))
+    empty = torch.zeros_like(within[:, :, 0])
+    table = torch.stack(
+        [torch.cat([blocks.get((i, j), empty) for j in range(count)], -1) for i in range(count)], 2
+    )  # [chunks, H, n, 2*SUB, C]
+    of_q, of_k = table.split(SUB_CHUNK, -2)
+    return of_q.flatten(2, 3).tril(), of_k.flatten(2, 3).tril(-1)
 
 
 def _scan(chunk: _Chunks, state: Tensor, active: list[int]) -> tuple[Tensor, Tensor, Tensor]:

@@ -1,0 +1,47 @@
+"""How Kimi K3 is computed: its operators, registered with torch as `ascend_k3::*`.
+
+Each takes and returns plain tensors. Calculation inside is float32, or float64 for float64 inputs; outputs have the
+input's dtype.
+"""
+
+from ascend_k3.ops.attention_residual import (
+    AttentionResidualStats,
+    attention_residual,
+    attention_residual_prepare,
+    attention_residual_update,
+)
+from ascend_k3.ops.causal_conv1d import causal_conv1d, causal_conv1d_update
+from ascend_k3.ops.errors import BackendError, CheckpointError, NonFiniteError
+from ascend_k3.ops.fused_experts import fused_experts
+from ascend_k3.ops.kda import kda, kda_decode
+from ascend_k3.ops.mla import latent_write, mla_decode, mla_prefill
+from ascend_k3.ops.mx import MXTensor, mx_dequantize, mx_matmul, mx_quantize
+from ascend_k3.ops.rms_norm import rms_norm, rms_norm_gated
+from ascend_k3.ops.route import route
+from ascend_k3.ops.situ_glu import situ_glu
+
+__all__ = [
+    "AttentionResidualStats",
+    "BackendError",
+    "CheckpointError",
+    "MXTensor",
+    "NonFiniteError",
+    "attention_residual",
+    "attention_residual_prepare",
+    "attention_residual_update",
+    "causal_conv1d",
+    "causal_conv1d_update",
+    "fused_experts",
+    "kda",
+    "kda_decode",
+    "latent_write",
+    "mla_decode",
+    "mla_prefill",
+    "mx_dequantize",
+    "mx_matmul",
+    "mx_quantize",
+    "rms_norm",
+    "rms_norm_gated",
+    "route",
+    "situ_glu",
+]

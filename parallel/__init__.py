@@ -1,0 +1,1 @@
+"""How the model is split over devices. Nothing is here yet."""

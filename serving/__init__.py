@@ -1,0 +1,1 @@
+"""Adapters by which inference engines run the model. Nothing is here yet."""

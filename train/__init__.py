@@ -1,0 +1,1 @@
+"""Training of the model. Nothing is here yet."""
