@@ -6,6 +6,8 @@ Importing this package imports neither torch nor anything that touches a device;
 from __future__ import annotations
 
 import importlib
+import os
+import sys
 from typing import TYPE_CHECKING, Any
 
 from ascend_k3.version import __version__
@@ -18,6 +20,11 @@ if TYPE_CHECKING:
     from ascend_k3.model import K3ForConditionalGeneration
     from ascend_k3.ops.errors import BackendError, CheckpointError, NonFiniteError
     from ascend_k3.tokenizer import K3Tokenizer
+
+# With torch comes every device backend that is installed, and torch cannot be imported if one of them is broken, such
+# as torch_npu without CANN. Importing this package needs none: an npu device is asked for by name.
+if "torch" not in sys.modules:
+    os.environ.setdefault("TORCH_DEVICE_BACKEND_AUTOLOAD", "0")
 
 _HOME = {
     "BackendError": "ops.errors",
@@ -33,7 +40,20 @@ _HOME = {
     "save_model": "checkpoint",
 }
 
-__all__ = ["__version__", *_HOME]
+__all__ = [
+    "BackendError",
+    "CheckpointError",
+    "K3Config",
+    "K3ForConditionalGeneration",
+    "K3Tokenizer",
+    "NonFiniteError",
+    "__version__",
+    "check_checkpoint",
+    "convert_checkpoint",
+    "generate",
+    "load_model",
+    "save_model",
+]
 
 
 def __getattr__(name: str) -> Any:

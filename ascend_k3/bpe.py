@@ -7,14 +7,13 @@ here, in the same file format and with the same pre-tokenizer, so that the same 
 from __future__ import annotations
 
 import base64
-import json
-import os
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 import regex  # type: ignore[import-untyped]
 
+from ascend_k3.files import replaced, write_json
 from ascend_k3.tokenizer import PRE_TOKENIZER, check_ranks, released_names
 
 # Markers of the chat format, which the release does not flag as special: readers that drop special tokens keep them.
@@ -84,8 +83,9 @@ def write_tokenizer(folder: str | Path, ranks: Sequence[bytes], vocab_size: int)
     }
     folder.mkdir(parents=True, exist_ok=True)
     model = b"".join(base64.b64encode(token) + b" %d\n" % rank for rank, token in enumerate(ranks))
-    _write(folder / "tiktoken.model", model)
-    _write(folder / "tokenizer_config.json", (json.dumps(config, indent=2) + "\n").encode())
+    with replaced(folder / "tiktoken.model") as file:
+        file.write_bytes(model)
+    write_json(folder / "tokenizer_config.json", config)
 
 
 def _joined(parts: list[bytes]) -> list[bytes]:
@@ -101,9 +101,3 @@ def _cut(word: bytes, ranks: dict[bytes, int]) -> list[bytes]:
             return parts
         _, place = min(known)
         parts[place : place + 2] = [parts[place] + parts[place + 1]]
-
-
-def _write(file: Path, data: bytes) -> None:
-    unfinished = file.with_name(f".{file.name}.unfinished")
-    unfinished.write_bytes(data)
-    os.replace(unfinished, file)

@@ -163,9 +163,13 @@ class K3Cache:
             raise ValueError(f"cache_slots must name each slot once, got {list(slots)}.")
         for slot, count in zip(slots, new_tokens, strict=True):
             if not 0 <= slot < self.max_sequences:
-                raise ValueError(f"cache slot {slot} does not exist; the cache has slots 0 to {self.max_sequences - 1}.")
+                raise ValueError(
+                    f"cache slot {slot} does not exist; the cache has slots 0 to {self.max_sequences - 1}."
+                )
             if self._broken[slot]:
-                raise ValueError(f"cache slot {slot} was left unfinished by a failed forward; reset([{slot}]) empties it.")
+                raise ValueError(
+                    f"cache slot {slot} was left unfinished by a failed forward; reset([{slot}]) empties it."
+                )
             if self._lengths[slot] + count > self.max_tokens:
                 raise ValueError(
                     f"cache slot {slot} holds {self._lengths[slot]} tokens and {count} more exceed its max_tokens, "

@@ -38,7 +38,6 @@ _STORED_DTYPES = {"BF16": torch.bfloat16, "F32": torch.float32, "U8": torch.uint
 _COMPANIONS = ("generation_config.json", "tokenizer_config.json", "tiktoken.model", "preprocessor_config.json")
 
 
-
 def load_model(
     path: str | Path,
     device: torch.device | str = "cpu",
@@ -187,7 +186,7 @@ class CheckpointReader:
         for name, file in read_index(path).items():
             rooted = name if name.startswith((ROOT, "vision_tower.", "mm_projector.")) else ROOT + name
             self.files[rooted] = file
-        self._stored = {rooted: name for rooted, name in zip(self.files, read_index(path), strict=True)}
+        self._stored = dict(zip(self.files, read_index(path), strict=True))
         self._open: dict[str, Any] = {}
 
     def __enter__(self) -> CheckpointReader:

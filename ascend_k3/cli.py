@@ -149,7 +149,9 @@ def _logits(options: argparse.Namespace) -> int:
     _require_folder(options.checkpoint)
     ids = _token_list(options.tokens)
     if not options.output.absolute().parent.is_dir():
-        raise FileNotFoundError(f"{options.output.absolute().parent} does not exist; make the folder of --output first.")
+        raise FileNotFoundError(
+            f"{options.output.absolute().parent} does not exist; make the folder of --output first."
+        )
     model = _load(options)
     with torch.inference_mode():
         logits = model(torch.tensor([ids])).logits[0].float()
@@ -178,7 +180,9 @@ def _check(options: argparse.Namespace) -> int:
         for problem in report.problems:
             print(format_problem(problem))
         state = "fine" if report.ok else "NOT fine"
-        print(f"{options.checkpoint}: {state}; {report.tensors:,} tensors, {report.bytes:,} bytes, {report.shards} shards")
+        print(
+            f"{options.checkpoint}: {state}; {report.tensors:,} tensors, {report.bytes:,} bytes, {report.shards} shards"
+        )
     return DONE if report.ok else NOT_FINE
 
 

@@ -9,12 +9,13 @@ Source: the released config.json of Kimi K3; field names are its keys. Layer num
 from __future__ import annotations
 
 import copy
-import json
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any
 
+from ascend_k3.files import read_json
 from ascend_k3.ops.errors import CheckpointError
 
 # Keys without influence on what the model computes: kept, and written back unchanged.
@@ -149,8 +150,19 @@ class TextConfig:
     LOW_RANK_NORM_EPS = 1e-6
 
     def __post_init__(self) -> None:
-        _positive(self, "text_config", skip=("full_attn_layers", "kda", "metadata", "first_k_dense_replace",
-                                             "bos_token_id", "eos_token_id", "pad_token_id"))
+        _positive(
+            self,
+            "text_config",
+            skip=(
+                "full_attn_layers",
+                "kda",
+                "metadata",
+                "first_k_dense_replace",
+                "bos_token_id",
+                "eos_token_id",
+                "pad_token_id",
+            ),
+        )
         _positive(self.kda, "text_config.linear_attn_config", skip=("gate_lower_bound",))
         if not -5.0 <= self.kda.gate_lower_bound < 0:
             raise CheckpointError(
@@ -159,7 +171,8 @@ class TextConfig:
             )
         if self.num_experts_per_token > self.num_experts:
             raise CheckpointError(
-                f"text_config.num_experts_per_token is {self.num_experts_per_token}; there are {self.num_experts} experts."
+                f"text_config.num_experts_per_token is {self.num_experts_per_token}; there are {self.num_experts} "
+                "experts."
             )
         if not 0 <= self.first_k_dense_replace <= self.num_hidden_layers:
             raise CheckpointError(
@@ -242,13 +255,9 @@ class K3Config:
         if not file.is_file():
             raise FileNotFoundError(f"{file} does not exist; give a checkpoint folder or its config.json.")
         try:
-            data = json.loads(file.read_text(encoding="utf-8"))
-        except (UnicodeDecodeError, json.JSONDecodeError) as error:
-            raise CheckpointError(f"{file} is not readable as JSON ({error}); fetch it again.") from error
-        try:
-            return cls.from_dict(data)
+            return cls.from_dict(read_json(file))
         except CheckpointError as error:
-            raise CheckpointError(f"{file}: {error}") from error
+            raise error if str(file) in str(error) else CheckpointError(f"{file}: {error}") from error
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> K3Config:
@@ -263,8 +272,8 @@ class K3Config:
         return cls(
             text=text[0],
             vision=vision,
-            media_placeholder_token_id=top.take("media_placeholder_token_id"),
-            image_placeholder=top.take("image_placeholder"),
+            media_placeholder_token_id=top.take_as("media_placeholder_token_id", int),
+            image_placeholder=top.take_as("image_placeholder", str),
             quantization=text[1],
             metadata=top.metadata(),
         )
@@ -354,6 +363,12 @@ class _Keys:
             )
         return self.left.pop(key)
 
+    def take_as(self, key: str, wanted: type) -> Any:
+        value = self.take(key)
+        if not isinstance(value, wanted) or isinstance(value, bool):
+            raise CheckpointError(f"{self.where}.{key} must be of type {wanted.__name__}, got {value!r}.")
+        return value
+
     def take_optional(self, key: str) -> Any:
         return self.left.pop(key, None)
 
@@ -361,7 +376,9 @@ class _Keys:
         for key, wanted in values.items():
             found = self.take(key)
             if found != wanted or isinstance(found, bool) != isinstance(wanted, bool):
-                raise CheckpointError(f"{self.where}.{key} is {found!r}; Kimi K3 has {wanted!r}, and nothing else is built.")
+                raise CheckpointError(
+                    f"{self.where}.{key} is {found!r}; Kimi K3 has {wanted!r}, and nothing else is built."
+                )
 
     def fill(self, cls: type, skip: tuple[str, ...] = ()) -> dict[str, Any]:
         """Take every field of dataclass `cls` but those in `skip`, checked for its type."""
@@ -371,7 +388,7 @@ class _Keys:
                 continue
             value = self.take(item.name)
             wanted = (int, float) if item.type == "float" else (int,)
-            if not isinstance(value, wanted) or isinstance(value, bool):
+            if not isinstance(value, wanted) or isinstance(value, bool) or not math.isfinite(value):
                 raise CheckpointError(f"{self.where}.{item.name} must be of type {item.type}, got {value!r}.")
             values[item.name] = value
         return values
@@ -397,9 +414,7 @@ def _text_from(keys: _Keys) -> tuple[TextConfig, Mapping[str, Any] | None]:
     linear.metadata()
     _check_layer_lists(full, recurrent, values["num_hidden_layers"])
     quantization = keys.take_optional("quantization_config")
-    text = TextConfig(
-        **values, kda=kda, full_attn_layers=tuple(i - 1 for i in full), metadata=keys.metadata()
-    )
+    text = TextConfig(**values, kda=kda, full_attn_layers=tuple(i - 1 for i in full), metadata=keys.metadata())
     return text, quantization
 
 

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from ascend_k3.config import K3Config
+from ascend_k3.files import read_json, read_object
 from ascend_k3.layout import ROOT, VISION_ROOTS, ExpertFormat, TensorSpec, linear_modules, tensor_specs
 from ascend_k3.ops.errors import CheckpointError
 from ascend_k3.problems import CheckReport, Findings, Problem, format_problem, report_as_json
@@ -25,7 +26,6 @@ from ascend_k3.shards import (
     ShardHeader,
     TensorEntry,
     read_index_file,
-    read_json,
     read_manifest,
     read_tensor_bytes,
     scan_header,
@@ -326,9 +326,7 @@ def _check_quantized_set(config: K3Config, located: Mapping[str, _Located], foun
     expert = f"{ROOT}model.layers.{config.text.first_k_dense_replace}{_EXPERTS}0.w1"  # one stands for all
     try:
         unpacked = [
-            module
-            for module in linear_modules(config)
-            if selected(module) and f"{module}.weight_packed" not in located
+            module for module in linear_modules(config) if selected(module) and f"{module}.weight_packed" not in located
         ]
         if f"{expert}.weight_packed" in located and not selected(expert):
             found.add("experts-ignored", "config.json")
@@ -383,9 +381,7 @@ def _check_tokens(folder: Path, config: K3Config, found: Findings) -> None:
         if not (folder / file).exists():
             continue
         try:
-            data = read_json(folder / file)
-            if not isinstance(data, dict):
-                raise CheckpointError(f"the file must be a JSON object, got {type(data).__name__}: download it again.")
+            data = read_object(folder / file)
         except CheckpointError as error:
             found.add("json-invalid", file, reason=_without_path(error, folder / file))
             continue

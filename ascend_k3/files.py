@@ -1,4 +1,4 @@
-"""Writing so that a reader finds the old file or all of the new one, and never a part."""
+"""Reading JSON, and writing so that a reader finds the old file or all of the new one, and never a part."""
 
 from __future__ import annotations
 
@@ -10,6 +10,26 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
+
+from ascend_k3.ops.errors import CheckpointError
+
+
+def read_json(path: str | Path) -> Any:
+    """The content of a JSON file. Raises `CheckpointError` if it is none, or cannot be read."""
+    try:
+        return json.loads(Path(path).read_text(encoding="utf-8"))
+    except OSError as error:
+        raise CheckpointError(f"{path}: the file cannot be read ({error.strerror}).") from error
+    except (ValueError, RecursionError) as error:
+        raise CheckpointError(f"{path}: the file is not readable as JSON ({error}): download it again.") from error
+
+
+def read_object(path: str | Path) -> dict[str, Any]:
+    """`read_json` of a file that must hold a JSON object."""
+    data = read_json(path)
+    if not isinstance(data, dict):
+        raise CheckpointError(f"{path}: the file must be a JSON object, got {type(data).__name__}: download it again.")
+    return data
 
 
 @contextmanager

@@ -56,9 +56,11 @@ def generate(
     lengths = [len(prompt) for prompt in prompts]
     while active:
         offsets = torch.tensor([0, *lengths]).cumsum(0)
-        logits = model(
-            tokens[None], cache=cache, cache_slots=active, cu_seqlens=offsets, logits_to_keep=1
-        ).logits[:, 0].cpu()
+        logits = (
+            model(tokens[None], cache=cache, cache_slots=active, cu_seqlens=offsets, logits_to_keep=1)
+            .logits[:, 0]
+            .cpu()
+        )
         finite = torch.isfinite(logits).all(-1)
         if not finite.all():
             row = active[int(finite.logical_not().nonzero()[0, 0])]

@@ -17,10 +17,22 @@ ExpertFormat = Literal["mxfp4", "bf16"]
 # Bytes of one element, by the dtype names of safetensors. A K3 checkpoint has BF16, F32 and U8; the others are here so
 # that a file which holds them can be read and told to be wrong.
 DTYPE_BYTES = {
-    "BOOL": 1, "U8": 1, "I8": 1, "F8_E4M3": 1, "F8_E5M2": 1, "F8_E8M0": 1,
-    "U16": 2, "I16": 2, "F16": 2, "BF16": 2,
-    "U32": 4, "I32": 4, "F32": 4,
-    "U64": 8, "I64": 8, "F64": 8,
+    "BOOL": 1,
+    "U8": 1,
+    "I8": 1,
+    "F8_E4M3": 1,
+    "F8_E5M2": 1,
+    "F8_E8M0": 1,
+    "U16": 2,
+    "I16": 2,
+    "F16": 2,
+    "BF16": 2,
+    "U32": 4,
+    "I32": 4,
+    "F32": 4,
+    "U64": 8,
+    "I64": 8,
+    "F64": 8,
 }
 
 ROOT = "language_model."  # of the text model's names; `vision_tower.` and `mm_projector.` stand beside it

@@ -162,7 +162,8 @@ class K3ForConditionalGeneration(nn.Module):
         for module in self.modules():
             if isinstance(module, Experts):
                 if module.packed:
-                    module.w13_codes.zero_(), module.w13_scale.zero_(), module.w2_codes.zero_(), module.w2_scale.zero_()
+                    for buffer in module.buffers():
+                        buffer.zero_()
                 else:
                     module.w13.normal_(0, deviation, generator=generator)
                     module.w2.normal_(0, deviation, generator=generator)

@@ -46,13 +46,19 @@ class Experts(nn.Module):
 
     Packed experts are buffers, `w13_codes` [E, 2I, L/2] with `w13_scale` [E, 2I, L/32] and so for `w2`: MXFP4 as
     checkpoints have it. `state_dict` gives and `load_state_dict` takes the released names, `7.w1.weight_packed` and so
-    on, as views of the stacks; with distributed tensors, which cannot be cut like that, the stacks keep their own names.
+    on, as views of the stacks; distributed tensors cannot be cut like that, so their stacks keep their own names.
     """
 
     def __init__(self, config: TextConfig, packed: bool) -> None:
         super().__init__()
         self.config = config
         self.packed = packed
+        self.w13: nn.Parameter
+        self.w2: nn.Parameter
+        self.w13_codes: Tensor
+        self.w13_scale: Tensor
+        self.w2_codes: Tensor
+        self.w2_scale: Tensor
         latent, inner = config.routed_expert_hidden_size, config.moe_intermediate_size
         for name, rows, columns in (("w13", 2 * inner, latent), ("w2", latent, inner)):
             if packed:
@@ -83,10 +89,7 @@ class Experts(nn.Module):
 
     def stacks(self) -> list[tuple[str, str]]:
         """The names of this module's tensors and, for each, the suffix that it has in a checkpoint."""
-        if self.packed:
-            kinds = (("_codes", ".weight_packed"), ("_scale", ".weight_scale"))
-        else:
-            kinds = (("", ".weight"),)
+        kinds = [("_codes", ".weight_packed"), ("_scale", ".weight_scale")] if self.packed else [("", ".weight")]
         return [(stack + ending, suffix) for stack in ("w13", "w2") for ending, suffix in kinds]
 
     def cut(self, name: str, stack: Tensor, suffix: str) -> Iterator[tuple[str, Tensor]]:
@@ -120,7 +123,7 @@ class StableLatentMoE(nn.Module):
         return self.routed_expert_up_proj(self.routed_expert_norm(routed)) + self.shared_experts(x)
 
 
-def _split_experts(module: nn.Module, state_dict: dict[str, Any], prefix: str, _: Any) -> None:
+def _split_experts(module: Experts, state_dict: dict[str, Any], prefix: str, _: Any) -> None:
     for name, suffix in module.stacks():
         if type(state_dict[prefix + name]) in (Tensor, nn.Parameter):
             stack = state_dict.pop(prefix + name)
@@ -128,7 +131,7 @@ def _split_experts(module: nn.Module, state_dict: dict[str, Any], prefix: str, _
 
 
 def _stack_experts(
-    module: nn.Module, state_dict: dict[str, Any], prefix: str, _: Any, __: bool, missing: list[str], *___: Any
+    module: Experts, state_dict: dict[str, Any], prefix: str, _: Any, __: bool, missing: list[str], *___: Any
 ) -> None:
     for name, suffix in module.stacks():
         if prefix + name in state_dict:

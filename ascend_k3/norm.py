@@ -9,7 +9,7 @@ from ascend_k3 import ops
 
 
 def small_parameter_dtype() -> torch.dtype:
-    """The dtype of what checkpoints keep in F32 (A_log, dt_bias, convolutions, o_norm, router bias): at least float32."""
+    """The dtype of what checkpoints keep in F32 (A_log, dt_bias, convolutions, o_norm, router bias)."""
     return torch.promote_types(torch.get_default_dtype(), torch.float32)
 
 

@@ -1,6 +1,6 @@
 """Which sequences a stream of tokens consists of, and which rows of a cache they continue.
 
-The model computes on one stream [T, D] of real tokens, without padding: batches, padded batches and packed sequences all
+The model computes on one stream [T, D] of real tokens, without padding: batches, padded batches and packed sequences
 become such a stream, so that a padded position can never be seen by a real one.
 """
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Sequences:
-    """cu_seqlens [N+1] int64 on the stream's device; lengths are the same on the host; step is where the cache is written."""
+    """cu_seqlens [N+1] int64, and the same as lengths on the host; step: where the cache is written."""
 
     cu_seqlens: Tensor
     lengths: tuple[int, ...]

@@ -18,6 +18,7 @@ from math import prod
 from pathlib import Path, PurePosixPath, PureWindowsPath
 from typing import Any, NamedTuple
 
+from ascend_k3.files import read_json
 from ascend_k3.layout import DTYPE_BYTES
 from ascend_k3.ops.errors import CheckpointError
 
@@ -149,32 +150,6 @@ def read_index_file(path: str | Path) -> tuple[dict[str, str], dict[str, Any]]:
         if not stays_inside(file):
             raise CheckpointError(f"{path}: shard name {file!r} leaves the folder; use an index of shards beside it.")
     return weight_map, metadata
-
-
-def read_json(path: str | Path) -> Any:
-    """The content of a JSON file. Raises `CheckpointError` if it is none, or cannot be read."""
-    try:
-        return json.loads(Path(path).read_text(encoding="utf-8"))
-    except OSError as error:
-        raise CheckpointError(f"{path}: the file cannot be read ({error.strerror}).") from error
-    except (ValueError, RecursionError) as error:
-        raise CheckpointError(f"{path}: the file is not readable as JSON ({error}): download it again.") from error
-
-
-def write_json_atomically(path: str | Path, data: Any) -> None:
-    """Write JSON so that `path` holds either the old content or all of the new, also after a loss of power."""
-    path = Path(path)
-    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
-    try:
-        with open(temporary, "w", encoding="utf-8") as file:
-            json.dump(data, file, indent=2, ensure_ascii=False)
-            file.write("\n")
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(temporary, path)
-    except BaseException:
-        temporary.unlink(missing_ok=True)
-        raise
 
 
 def read_manifest(path: str | Path) -> dict[str, str]:

@@ -12,7 +12,6 @@ from __future__ import annotations
 import base64
 import binascii
 import codecs
-import json
 import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -21,6 +20,7 @@ from typing import Any
 
 import tiktoken
 
+from ascend_k3.files import read_object
 from ascend_k3.ops.errors import CheckpointError
 
 # How text is cut before byte pairs are merged; it defines the format. Source: tokenizer of the Kimi K2 and K3 releases.
@@ -202,8 +202,8 @@ def stop_token_ids(folder: str | Path) -> tuple[int, ...]:
     Raises: CheckpointError when an entry is not a token id, or when no file names one.
     """
     folder = Path(folder)
-    generation_config = _read_json(folder / "generation_config.json") or {}
-    config = _read_json(folder / "config.json") or {}
+    generation_config = _optional_object(folder / "generation_config.json")
+    config = _optional_object(folder / "config.json")
     text_config = config.get("text_config")
     sources = [
         ("generation_config.json: eos_token_id", generation_config.get("eos_token_id")),
@@ -219,7 +219,7 @@ def stop_token_ids(folder: str | Path) -> tuple[int, ...]:
             if type(token_id) is not int or token_id < 0:
                 raise CheckpointError(f"{folder}/{where} is {value!r}; it must be a token id or a list of token ids.")
             found.add(token_id)
-    tokenizer_config = _read_json(folder / "tokenizer_config.json") or {}
+    tokenizer_config = _optional_object(folder / "tokenizer_config.json")
     eos = tokenizer_config.get("eos_token")
     if eos is not None:
         name = eos.get("content") if isinstance(eos, dict) else eos
@@ -324,9 +324,9 @@ def _reserved_names(folder: Path, num_ranks: int) -> list[str]:
 
 def _vocab_size(file: Path, num_ranks: int) -> int | None:
     """`text_config.vocab_size` of a config.json; None where there is no such file."""
-    config = _read_json(file)
-    if config is None:
+    if not file.is_file():
         return None
+    config = read_object(file)
     text_config = config.get("text_config")
     vocab_size = text_config.get("vocab_size") if isinstance(text_config, dict) else None
     if type(vocab_size) is not int:
@@ -350,7 +350,7 @@ def released_names(num_ranks: int, reserved: int) -> dict[int, str]:
 
 def _added_tokens(file: Path) -> dict[int, str]:
     """id -> name in `added_tokens_decoder` of a tokenizer_config.json."""
-    added = (_read_json(file) or {}).get("added_tokens_decoder")
+    added = _optional_object(file).get("added_tokens_decoder")
     if not isinstance(added, dict):
         raise CheckpointError(f"{file}: added_tokens_decoder must map ids to tokens, got {type(added).__name__}.")
     names: dict[int, str] = {}
@@ -362,14 +362,6 @@ def _added_tokens(file: Path) -> dict[int, str]:
     return names
 
 
-def _read_json(file: Path) -> dict[str, Any] | None:
-    """The JSON object in `file`; None where there is no such file."""
-    if not file.is_file():
-        return None
-    try:
-        data = json.loads(file.read_text(encoding="utf-8"))
-    except ValueError as error:
-        raise CheckpointError(f"{file} is not readable as JSON ({error}); fetch it again.") from error
-    if not isinstance(data, dict):
-        raise CheckpointError(f"{file} must hold a JSON object, got {type(data).__name__}.")
-    return data
+def _optional_object(file: Path) -> dict[str, Any]:
+    """The JSON object in `file`; an empty one where there is no such file."""
+    return read_object(file) if file.is_file() else {}

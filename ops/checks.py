@@ -38,12 +38,12 @@ def same_device(op: str, **tensors: Tensor | None) -> None:
             raise ValueError(f"{op}: {name} is on {device} and {first_name} on {first}; move them to one device.")
     if first.type not in ("cpu", "meta"):
         raise BackendError(
-            f"{op}: no implementation for tensors on {first}; this build computes on the CPU, so move the tensors there."
+            f"{op}: no implementation for tensors on {first}; this build computes on the CPU, move the tensors there."
         )
 
 
 def cu_seqlens(op: str, name: str, offsets: Tensor, total: int) -> None:
-    """Require cumulative lengths: [N+1] integers from 0 to `total` that never fall (an equal pair is an empty sequence)."""
+    """Require cumulative lengths: [N+1] integers from 0 to `total` that never fall; equal ones: an empty sequence."""
     dtype(op, name, offsets, INTEGERS)
     if offsets.dim() != 1 or offsets.numel() < 1:
         raise ValueError(f"{op}: {name} must have the shape [N+1], got {list(offsets.shape)}.")

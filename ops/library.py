@@ -5,8 +5,8 @@ An operator's `library.py` states its signature once:
     register("situ_glu", "(Tensor gate_up, float beta, float? linear_beta) -> Tensor",
              reference.situ_glu, fake, differentiable=("gate_up",))
 
-which defines `ascend_k3::situ_glu` and, for the named arguments, `ascend_k3::situ_glu_backward`. The gradient is that of
-the reference, recomputed in the backward pass, unless the operator brings its own. The build for NPUs adds
+which defines `ascend_k3::situ_glu` and, for the named arguments, `ascend_k3::situ_glu_backward`. The gradient is that
+of the reference, recomputed in the backward pass, unless the operator brings its own. The build for NPUs adds
 implementations for `PrivateUse1` to the same schemas.
 """
 
@@ -73,7 +73,9 @@ def _register_gradient(
 
     def fake_backward(grads: list[Tensor], needs: list[bool], *values: Any) -> list[Tensor]:
         return [
-            torch.empty_like(values[position], memory_format=torch.contiguous_format) if needed else grads[0].new_empty(0)
+            torch.empty_like(values[position], memory_format=torch.contiguous_format)
+            if needed
+            else grads[0].new_empty(0)
             for position, needed in zip(positions, needs, strict=True)
         ]
 

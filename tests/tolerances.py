@@ -37,7 +37,9 @@ def relative_rms(value: Tensor, expected: Tensor) -> float:
     expected = expected.double()
     error = value.double() - expected
     scale = expected.square().mean().sqrt()
-    return float(error.square().mean().sqrt() / scale) if scale > 0 else float(error.abs().max() if error.numel() else 0)
+    return (
+        float(error.square().mean().sqrt() / scale) if scale > 0 else float(error.abs().max() if error.numel() else 0)
+    )
 
 
 def largest(value: Tensor, expected: Tensor) -> float:

@@ -66,9 +66,7 @@ class GatedMLA(nn.Module):
         self, query: Tensor, latent: Tensor, key_part: Tensor, gate: Tensor, cu_query: Tensor, cu_context: Tensor
     ) -> Tensor:
         keys, values = self._up_projections()
-        return ops.mla_prefill(
-            query, latent, key_part, keys, values, cu_query, cu_context, scale=self.scale, gate=gate
-        )
+        return ops.mla_prefill(query, latent, key_part, keys, values, cu_query, cu_context, scale=self.scale, gate=gate)
 
     def _decode(self, query: Tensor, pool: Tensor, block_table: Tensor, lengths: Tensor) -> Tensor:
         """Attention on the latent itself: the key projection moves to the query, the value projection to the output.
@@ -76,10 +74,10 @@ class GatedMLA(nn.Module):
         Both products are kept in float32, so that absorbing does not round where the prefill does not.
         """
         config = self.config
-        keys, values = (weight.to(torch.promote_types(weight.dtype, torch.float32)) for weight in self._up_projections())
+        keys, values = (
+            weight.to(torch.promote_types(weight.dtype, torch.float32)) for weight in self._up_projections()
+        )
         nope, shared = query.to(keys.dtype).split((config.qk_nope_head_dim, config.qk_rope_head_dim), -1)
         absorbed = torch.cat((torch.einsum("nhd,hdr->nhr", nope, keys), shared), -1)
-        output = ops.mla_decode(
-            absorbed, pool, block_table, lengths, scale=self.scale, rank=config.kv_lora_rank
-        )
+        output = ops.mla_decode(absorbed, pool, block_table, lengths, scale=self.scale, rank=config.kv_lora_rank)
         return torch.einsum("nhr,hvr->nhv", output, values).to(query.dtype)

@@ -22,7 +22,7 @@ class ShortConvolution(nn.Module):
 
 
 class KimiDeltaAttention(nn.Module):
-    """x [T, D] -> [T, D]; the state of each sequence is one matrix [H, V, K] and the last raw inputs of the convolutions.
+    """x [T, D] -> [T, D]; a sequence leaves one matrix [H, V, K] and the last raw inputs of the convolutions.
 
     `A_log` has one value a head. Checkpoints pad it with zeros to the head dimension; `state_dict` writes and
     `load_state_dict` accepts that form.
@@ -63,23 +63,31 @@ class KimiDeltaAttention(nn.Module):
     def _recurrence(self, raw: Tensor, gate: Tensor, beta: Tensor, sequences: Sequences) -> Tensor:
         """Convolution and delta rule on raw [T, q|k|v]: [T, H, V]. Reads and writes the cache when there is one."""
         convolution = torch.cat((self.q_conv1d.weight, self.k_conv1d.weight, self.v_conv1d.weight))
-        weights = {"A_log": self.A_log, "dt_bias": self.dt_bias, "lower_bound": self.config.gate_lower_bound}
-        step = sequences.step
+        step, bound = sequences.step, self.config.gate_lower_bound
         if step is not None and sequences.is_decode:
             windows, states = step.cache.windows[self.layer], step.cache.states[self.layer]
-            mixed = ops.causal_conv1d_update(raw, convolution, windows, step.slots)
-            q, k, v = self._split(mixed)
+            q, k, v = self._split(ops.causal_conv1d_update(raw, convolution, windows, step.slots))
+            q, k, v, gate, beta = (y[:, None] for y in (q, k, v, gate, beta))
             output = ops.kda_decode(
-                *(y[:, None] for y in (q, k, v, gate, beta)), states, step.slots, **weights
+                q, k, v, gate, beta, states, step.slots, A_log=self.A_log, dt_bias=self.dt_bias, lower_bound=bound
             )
             return output[:, 0]
 
         window = None if step is None else step.cache.windows[self.layer][step.slots]
         state = None if step is None else step.cache.states[self.layer][step.slots]
         mixed, window = ops.causal_conv1d(raw[None], convolution, window, sequences.cu_seqlens)
-        q, k, v = self._split(mixed[0])
+        q, k, v, gate, beta = (y[None] for y in (*self._split(mixed[0]), gate, beta))
         output, state = ops.kda(
-            *(y[None] for y in (q, k, v, gate, beta)), **weights, initial_state=state, cu_seqlens=sequences.cu_seqlens
+            q,
+            k,
+            v,
+            gate,
+            beta,
+            A_log=self.A_log,
+            dt_bias=self.dt_bias,
+            lower_bound=bound,
+            initial_state=state,
+            cu_seqlens=sequences.cu_seqlens,
         )
         if step is not None:
             step.cache.windows[self.layer][step.slots] = window.detach()
@@ -90,14 +98,14 @@ class KimiDeltaAttention(nn.Module):
         return mixed.view(-1, 3, self.config.num_heads, self.config.head_dim).unbind(1)
 
 
-def _pad_a_log(module: nn.Module, state_dict: dict[str, Any], prefix: str, _: Any) -> None:
+def _pad_a_log(module: KimiDeltaAttention, state_dict: dict[str, Any], prefix: str, _: Any) -> None:
     kda = module.config
     value = state_dict[prefix + "A_log"]
     if value.shape[0] < kda.stored_heads:
         state_dict[prefix + "A_log"] = nn.functional.pad(value, (0, kda.stored_heads - value.shape[0]))
 
 
-def _slice_a_log(module: nn.Module, state_dict: dict[str, Any], prefix: str, *_: Any) -> None:
+def _slice_a_log(module: KimiDeltaAttention, state_dict: dict[str, Any], prefix: str, *_: Any) -> None:
     value = state_dict.get(prefix + "A_log")
     if value is not None and value.dim() == 1 and value.shape[0] == module.config.stored_heads:
         state_dict[prefix + "A_log"] = value[: module.config.num_heads]

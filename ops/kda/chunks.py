@@ -40,7 +40,7 @@ def fitting_chunk_size(offsets: list[int], chunk_size: int) -> int:
 
 
 def plan_chunks(offsets: list[int], chunk_size: int, chunks_at_once: int) -> Iterator[Group]:
-    """Cut the sequences between `offsets` into groups and pieces of about `chunks_at_once` chunks; empty ones are left out."""
+    """Cut the sequences between `offsets`, the empty ones left out, into pieces of about `chunks_at_once` chunks."""
     counts = {n: -(-(offsets[n + 1] - offsets[n]) // chunk_size) for n in range(len(offsets) - 1)}
     order = sorted((n for n in counts if counts[n]), key=lambda n: -counts[n])
     for begin in range(0, len(order), chunks_at_once):
@@ -54,9 +54,7 @@ def plan_chunks(offsets: list[int], chunk_size: int, chunks_at_once: int) -> Ite
         yield Group(sequences=sequences, pieces=pieces)
 
 
-def _piece(
-    offsets: list[int], counts: dict[int, int], sequences: list[int], steps: range, chunk_size: int
-) -> Piece:
+def _piece(offsets: list[int], counts: dict[int, int], sequences: list[int], steps: range, chunk_size: int) -> Piece:
     rows = [(offsets[n] + j * chunk_size, offsets[n + 1]) for j in steps for n in sequences if counts[n] > j]
     starts, ends = torch.tensor(rows).unbind(1)
     tokens = starts[:, None] + torch.arange(chunk_size)

@@ -34,8 +34,8 @@ def _fake_kda_decode(q: Tensor, k: Tensor, v: Tensor, *_: object) -> Tensor:
 
 register(
     "kda",
-    "(Tensor q, Tensor k, Tensor v, Tensor g, Tensor beta, Tensor A_log, Tensor dt_bias, float lower_bound, float scale,"
-    " Tensor? initial_state, Tensor? cu_seqlens, int chunk_size) -> (Tensor, Tensor)",
+    "(Tensor q, Tensor k, Tensor v, Tensor g, Tensor beta, Tensor A_log, Tensor dt_bias, float lower_bound,"
+    " float scale, Tensor? initial_state, Tensor? cu_seqlens, int chunk_size) -> (Tensor, Tensor)",
     reference.kda,
     _fake_kda,
     differentiable=("q", "k", "v", "g", "beta", "A_log", "dt_bias", "initial_state"),

@@ -11,7 +11,8 @@ Inside a chunk with the incoming state S and G = cumsum(g), the u are the soluti
     S' = diag(exp(G_end)) S + (k exp(G_end - G))^T u.
 
 No positive exponent spans more than half a sub-chunk of 16 tokens: inside one, G is anchored in its middle; across two,
-at the end of the earlier and the start of the later. The system is solved by forward substitution. States are [.., V, K], as the checkpoints of all engines have them.
+at the end of the earlier and the start of the later. The system is solved by forward substitution. States are
+[.., V, K], as all engines and checkpoints have them.
 """
 
 from __future__ import annotations
@@ -89,9 +90,9 @@ def kda_backward(
                 _, _, state = _scan(stream.prepare(piece), state, piece.active)
         d_state = d_states[group.sequences]
         for piece, state in zip(reversed(group.pieces), reversed(before), strict=True):
-            leaves = [x.detach().requires_grad_() for x in (*stream.take(piece), stream.A_log, stream.dt_bias)]
+            leaves = [x.detach().requires_grad_() for x in stream.take(piece)]
             with torch.enable_grad():
-                chunk = _prepare(*leaves, piece.filled, lower_bound, scale)
+                chunk = _prepare(leaves, piece.filled, lower_bound, scale)
             d_chunk, d_state = _scan_backward(chunk, state, piece.active, _take(d_out, piece), d_state)
             found = torch.autograd.grad(chunk.tensors(), leaves, d_chunk)
             for total, grad in zip(totals[:5], found[:5], strict=True):
@@ -134,7 +135,9 @@ def kda_decode(
         u = strength[:, t] * (v[:, t] - (state @ k[:, t, :, :, None]).squeeze(-1))
         state = state + u[..., :, None] * k[:, t, :, None, :]
         out[rows, t] = (state @ q[:, t, :, :, None]).squeeze(-1).to(out.dtype)
-        kept = state if num_accepted is None else torch.where((num_accepted[rows] > t)[:, None, None, None], state, kept)
+        kept = (
+            state if num_accepted is None else torch.where((num_accepted[rows] > t)[:, None, None, None], state, kept)
+        )
     states[slots] = kept.to(states.dtype)
     return out
 
@@ -171,21 +174,25 @@ class _Stream:
 
     def groups(self) -> list[Group]:
         heads, width = self.q.shape[1:]
-        return list(plan_chunks(self.offsets, self.chunk_size, max(1, _ELEMENTS_AT_ONCE // (heads * width * self.chunk_size))))
+        return list(
+            plan_chunks(self.offsets, self.chunk_size, max(1, _ELEMENTS_AT_ONCE // (heads * width * self.chunk_size)))
+        )
 
     def take(self, piece: Piece) -> list[Tensor]:
-        """q, k, v, g, beta of a piece's chunks, each [chunks, H, C, *]."""
-        return [_take(x, piece).to(self.dtype) for x in (self.q, self.k, self.v, self.g, self.beta)]
+        """q, k, v, g, beta of a piece's chunks, each [chunks, H, C, *], and A_log and dt_bias."""
+        tokens = [_take(x, piece).to(self.dtype) for x in (self.q, self.k, self.v, self.g, self.beta)]
+        return [*tokens, self.A_log, self.dt_bias]
 
     def prepare(self, piece: Piece) -> _Chunks:
-        weights = (self.A_log, self.dt_bias)
-        return _prepare(*self.take(piece), *weights, piece.filled, self.lower_bound, self.scale)
+        return _prepare(self.take(piece), piece.filled, self.lower_bound, self.scale)
 
 
 def _initial_states(stream: _Stream, initial_state: Tensor | None) -> Tensor:
     if initial_state is not None:
         return initial_state.to(stream.dtype).clone()
-    return torch.zeros(len(stream.offsets) - 1, stream.v.shape[1], stream.v.shape[2], stream.q.shape[2], dtype=stream.dtype)
+    return torch.zeros(
+        len(stream.offsets) - 1, stream.v.shape[1], stream.v.shape[2], stream.q.shape[2], dtype=stream.dtype
+    )
 
 
 def _take(x: Tensor, piece: Piece) -> Tensor:
@@ -228,19 +235,12 @@ def _log_decay(g: Tensor, A_log: Tensor, dt_bias: Tensor, lower_bound: float) ->
     return lower_bound * torch.sigmoid(A_log.exp() * (g + dt_bias))
 
 
-def _prepare(
-    q: Tensor,
-    k: Tensor,
-    v: Tensor,
-    g: Tensor,
-    beta: Tensor,
-    A_log: Tensor,
-    dt_bias: Tensor,
-    filled: Tensor | None,
-    lower_bound: float,
-    scale: float,
-) -> _Chunks:
-    """All of a chunk that does not depend on the incoming state; q, k, g [chunks, H, C, K], v [.., V], beta [.., 1]."""
+def _prepare(inputs: list[Tensor], filled: Tensor | None, lower_bound: float, scale: float) -> _Chunks:
+    """All of a chunk that does not depend on the incoming state.
+
+    inputs: q, k [chunks, H, C, K], v [.., V], g [.., K], beta [.., 1], A_log [H], dt_bias [H, K].
+    """
+    q, k, v, g, beta, A_log, dt_bias = inputs
     chunks, heads, size, width = k.shape
     q, k = _normalize(q) * scale, _normalize(k)
     log_decay = _log_decay(g, A_log[:, None, None], dt_bias[:, None, :], lower_bound)

@@ -6,10 +6,10 @@ import functools
 from typing import Literal
 
 import torch
-from ascend_k3 import K3ForConditionalGeneration, load_model
 from safetensors.torch import load_file
 from torch import Tensor
 
+from ascend_k3 import K3ForConditionalGeneration, load_model
 from tests.paths import FIXTURES
 
 NAMES = ("ckpt_bf16", "ckpt_mxfp4", "ckpt_kernel")

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 import torch
-from ascend_k3 import NonFiniteError
-from ascend_k3.cache import BLOCK_SIZE, K3Cache
 from torch import Tensor
 
+from ascend_k3 import NonFiniteError
+from ascend_k3.cache import BLOCK_SIZE, K3Cache
 from tests.ascend_k3.checkpoints import tiny
 
 TOKENS = torch.arange(1, 13)[None]

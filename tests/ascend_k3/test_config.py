@@ -8,9 +8,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+
 from ascend_k3 import CheckpointError, K3Config
 from ascend_k3.config import mxfp4_quantization_config
-
 from tests.paths import FIXTURES
 
 RELEASED = json.loads((FIXTURES / "released_config.json").read_text())
@@ -106,6 +106,9 @@ WRONG: dict[str, tuple[str, Any, str]] = {
     "gate-bound": ("text_config.linear_attn_config.gate_lower_bound", -9.0, r"gate_lower_bound is -9.0; .*\[-5, 0\)"),
     "pad": ("text_config.pad_token_id", 163840, r"pad_token_id is 163840; it must lie in \[0, vocab_size = 163840\)"),
     "pad-differs": ("pad_token_id", 0, "config.pad_token_id is 0; Kimi K3 has 163839"),
+    "media-type": ("media_placeholder_token_id", "7", "media_placeholder_token_id must be of type int, got '7'"),
+    "placeholder-type": ("image_placeholder", 7, "image_placeholder must be of type str, got 7"),
+    "not-finite": ("text_config.rms_norm_eps", float("nan"), "rms_norm_eps must be of type float, got nan"),
     "media": ("media_placeholder_token_id", 200000, "media_placeholder_token_id is 200000"),
     "dense": ("text_config.first_k_dense_replace", 94, "first_k_dense_replace is 94"),
     "widths": ("vision_config.text_hidden_size", 4096, "text_hidden_size is 4096; text_config.hidden_size is 7168"),
@@ -115,10 +118,22 @@ WRONG: dict[str, tuple[str, Any, str]] = {
     "text-object": ("text_config", 3, "text_config must be a JSON object, got int"),
     "list-type": ("text_config.linear_attn_config.full_attn_layers", "4", "must be an ascending list of layer numbers"),
     "list-order": ("text_config.linear_attn_config.full_attn_layers", [8, 4], "must be an ascending list"),
-    "list-gap": ("text_config.linear_attn_config.full_attn_layers", [4, 8], r"name each layer from 1 to .*wrong are \[12"),
-    "zero-based": ("text_config.linear_attn_config.kda_layers", list(range(69)), "must together name each layer from 1"),
+    "list-gap": (
+        "text_config.linear_attn_config.full_attn_layers",
+        [4, 8],
+        r"name each layer from 1 to .*wrong are \[12",
+    ),
+    "zero-based": (
+        "text_config.linear_attn_config.kda_layers",
+        list(range(69)),
+        "must together name each layer from 1",
+    ),
     "method": ("text_config.quantization_config.quant_method", "gptq", "quant_method must be 'compressed-tensors'"),
-    "format": ("text_config.quantization_config.format", "nvfp4", "format is 'nvfp4'; K3 experts are 'mxfp4-pack-quant"),
+    "format": (
+        "text_config.quantization_config.format",
+        "nvfp4",
+        "format is 'nvfp4'; K3 experts are 'mxfp4-pack-quant",
+    ),
     "groups": ("text_config.quantization_config.config_groups", {}, "must have exactly one group"),
 }
 
@@ -163,7 +178,7 @@ def test_files_that_cannot_be_read(tmp_path: Path) -> None:
         K3Config.from_pretrained(tmp_path)
     file = tmp_path / "config.json"
     file.write_text("{")
-    with pytest.raises(CheckpointError, match="config.json is not readable as JSON"):
+    with pytest.raises(CheckpointError, match="config.json: the file is not readable as JSON"):
         K3Config.from_pretrained(tmp_path)
     file.write_text("[]")
     with pytest.raises(CheckpointError, match="config.json: config must be a JSON object, got list"):

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 import torch
+
 from ascend_k3 import NonFiniteError, generate
 from ascend_k3.generation import sample
-
 from tests.ascend_k3.checkpoints import NAMES, expected, tiny
 
 PROMPTS = [[5, 6, 7], [9], list(range(1, 71)), [11, 12, 13, 14, 15, 16, 17]]
@@ -58,7 +58,9 @@ def test_a_prompt_ends_after_a_stop_id_and_the_others_go_on() -> None:
 
 def test_tokens_are_streamed_as_they_come() -> None:
     seen: list[tuple[int, int]] = []
-    answers = generate(tiny("ckpt_mxfp4"), PROMPTS[:2], max_new_tokens=3, stop_ids=[], callback=lambda *x: seen.append(x))
+    answers = generate(
+        tiny("ckpt_mxfp4"), PROMPTS[:2], max_new_tokens=3, stop_ids=[], callback=lambda *x: seen.append(x)
+    )
     assert seen == [(row, int(answers[row, step])) for step in range(3) for row in range(2)]
 
 

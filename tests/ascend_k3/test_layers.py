@@ -7,6 +7,9 @@ from dataclasses import replace
 
 import pytest
 import torch
+from safetensors.torch import load_file
+from torch import Tensor, nn
+
 from ascend_k3 import K3Config
 from ascend_k3.attention import GatedMLA, KimiDeltaAttention
 from ascend_k3.cache import K3Cache
@@ -14,9 +17,6 @@ from ascend_k3.config import TextConfig
 from ascend_k3.moe import StableLatentMoE
 from ascend_k3.residual import Residual
 from ascend_k3.sequences import Sequences
-from safetensors.torch import load_file
-from torch import Tensor, nn
-
 from tests.ascend_k3.checkpoints import tiny
 from tests.paths import FIXTURES
 from tests.tolerances import BF16_MULTIPLE, FIXTURE_ATOL, FIXTURE_RTOL

@@ -6,12 +6,12 @@ import json
 
 import pytest
 import torch
-from ascend_k3 import K3Config, K3ForConditionalGeneration
-from ascend_k3.layout import count_activated_parameters, count_parameters, count_stored_elements
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
+from ascend_k3 import K3Config, K3ForConditionalGeneration
+from ascend_k3.layout import count_activated_parameters, count_parameters, count_stored_elements
 from tests.ascend_k3.checkpoints import expected, tiny
 from tests.paths import FIXTURES
 from tests.tolerances import BF16_MULTIPLE, FIXTURE_ATOL, FIXTURE_RTOL, KERNEL_LOGITS_ATOL, LOGITS_ATOL, SPLIT_ATOL
@@ -62,10 +62,12 @@ def test_the_prefix_after_every_layer_equals_the_fixture() -> None:
     wanted = x["row1_layer_prefix_sum"]
     assert len(prefixes) == len(wanted)
     for layer, (found, want) in enumerate(zip(prefixes, wanted, strict=True)):
-        torch.testing.assert_close(found, want[-len(row) :], atol=FIXTURE_ATOL * 10, rtol=FIXTURE_RTOL, msg=f"layer {layer}")
+        torch.testing.assert_close(
+            found, want[-len(row) :], atol=FIXTURE_ATOL * 10, rtol=FIXTURE_RTOL, msg=f"layer {layer}"
+        )
 
 
-# --- every way of feeding the same tokens ---------------------------------------------------------------------------
+# --- every way of feeding the same tokens --------------------
 
 
 def random_tokens(*shape: int, seed: int = 0) -> Tensor:
@@ -176,7 +178,7 @@ def test_every_parameter_that_computes_has_a_gradient() -> None:
     assert without == {f"{layer0}norm.weight", f"{layer0}proj.weight"} | routers
 
 
-# --- the release, on the meta device ----------------------------------------------------------------------------------
+# --- the release, on the meta device --------------------
 
 
 @pytest.fixture(scope="module")
@@ -215,19 +217,24 @@ def test_the_release_counts_as_published(release: K3ForConditionalGeneration) ->
     assert sum(p.numel() for p in release.parameters()) + 2 * codes == 2_779_931_834_976
 
 
-# --- refusals -----------------------------------------------------------------------------------------------------------
+# --- refusals --------------------
 
 
 REFUSED = {
     "rank": (dict(input_ids=torch.zeros(3, dtype=torch.int64)), r"input_ids must be integers of the shape \[B, T\]"),
     "floats": (dict(input_ids=torch.zeros(1, 3)), r"input_ids must be integers .* got torch.float32 \[1, 3\]"),
-    "too-large": (dict(input_ids=torch.tensor([[1, 160]])), "token id 160 is outside the vocabulary: ids go from 0 to 159"),
+    "too-large": (
+        dict(input_ids=torch.tensor([[1, 160]])),
+        "token id 160 is outside the vocabulary: ids go from 0 to 159",
+    ),
     "negative": (dict(input_ids=torch.tensor([[1, -1]])), "token id -1 is outside the vocabulary"),
     "mask-shape": (dict(attention_mask=torch.ones(1, 2)), r"attention_mask must have the shape of input_ids, \[1, 4\]"),
     "mask-values": (dict(attention_mask=torch.tensor([[1, 2, 1, 1]])), "must hold only 0 .* and 1"),
     "mask-hole": (dict(attention_mask=torch.tensor([[1, 0, 1, 1]])), "a hole in row 0; the ones of a row must stand"),
     "mask-and-packed": (
-        dict(attention_mask=torch.ones(1, 4), cu_seqlens=torch.tensor([0, 4])), "attention_mask or cu_seqlens, not both"),
+        dict(attention_mask=torch.ones(1, 4), cu_seqlens=torch.tensor([0, 4])),
+        "attention_mask or cu_seqlens, not both",
+    ),
     "packed-end": (dict(cu_seqlens=torch.tensor([0, 3])), r"cu_seqlens must rise from 0 to 4.* got \[0, 3\]"),
     "packed-falls": (dict(cu_seqlens=torch.tensor([0, 3, 2, 4])), "cu_seqlens must rise from 0 to 4"),
     "keep": (dict(logits_to_keep=-1), "logits_to_keep must be 0 .* got -1"),

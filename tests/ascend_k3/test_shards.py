@@ -19,7 +19,6 @@ from ascend_k3.shards import (
     scan_header,
     sha256_of,
     stays_inside,
-    write_json_atomically,
 )
 from tests.ascend_k3.imitation import edit_header, write_sparse_shard
 from tests.paths import FIXTURES
@@ -189,17 +188,6 @@ def test_names_inside_the_folder_are_accepted(name):
 @pytest.mark.parametrize("name", ["", ".", "..", "/a", "../a", "a/../../b", "C:/a", "a\\..\\b", "a\0b"])
 def test_names_that_leave_the_folder_are_recognised(name):
     assert not stays_inside(name)
-
-
-def test_json_is_written_whole_or_not_at_all(tmp_path):
-    path = tmp_path / "index.json"
-    write_json_atomically(path, {"b": "ü", "a": 1})
-    assert path.read_text(encoding="utf-8") == '{\n  "b": "ü",\n  "a": 1\n}\n'
-    assert list(tmp_path.iterdir()) == [path]
-    with pytest.raises(TypeError):
-        write_json_atomically(path, {"a": object()})
-    assert json.loads(path.read_text()) == {"b": "ü", "a": 1}
-    assert list(tmp_path.iterdir()) == [path]
 
 
 def test_a_manifest_is_read_in_both_forms(tmp_path):

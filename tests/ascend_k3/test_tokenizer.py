@@ -207,8 +207,8 @@ def test_an_unusable_model_file_is_refused(tmp_path: Path, lines: list[str], mes
 @pytest.mark.parametrize(
     ("files", "message"),
     [
-        pytest.param({"config": "{"}, r"config\.json is not readable as JSON", id="unreadable"),
-        pytest.param({"config": "[]"}, r"config\.json must hold a JSON object, got list", id="not_an_object"),
+        pytest.param({"config": "{"}, r"config\.json: the file is not readable as JSON", id="unreadable"),
+        pytest.param({"config": "[]"}, r"config\.json: the file must be a JSON object, got list", id="not_an_object"),
         pytest.param({"config": {}}, "text_config.vocab_size is None", id="no_vocab_size"),
         pytest.param(
             {"config": {"text_config": {"vocab_size": 256}}},

@@ -7,12 +7,12 @@ from collections.abc import Iterable
 
 import pytest
 import torch
-from ascend_k3 import ops
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from safetensors.torch import load_file
 from torch import Tensor
 
+from ascend_k3 import ops
 from tests.ops.kda_oracle import recurrence
 from tests.paths import FIXTURES
 from tests.tolerances import FIXTURE_GRADIENT, KDA_STATE_RMS, RELATIVE_RMS, assert_close_rms, largest
@@ -72,7 +72,12 @@ def hard_inputs(kind: str, length: int = 130, width: int = 64, dtype=torch.float
     elif kind == "floor":
         x["g"] = torch.full_like(x["g"], 30.0)
     elif kind == "half-floor":  # a sub-chunk that decays fully beside one that does not
-        x["g"] = torch.where(torch.arange(length)[None, :, None, None] % 32 < 16, 30.0, -30.0).to(dtype).expand_as(x["g"]).clone()
+        x["g"] = (
+            torch.where(torch.arange(length)[None, :, None, None] % 32 < 16, 30.0, -30.0)
+            .to(dtype)
+            .expand_as(x["g"])
+            .clone()
+        )
     elif kind == "one-channel":
         x["g"][..., 1:] = -30.0
         x["g"][..., 0] = 30.0
@@ -87,7 +92,10 @@ def hard_inputs(kind: str, length: int = 130, width: int = 64, dtype=torch.float
 HARD = ("collinear", "floor", "half-floor", "one-channel", "huge", "zero-rows")
 
 
-@pytest.mark.parametrize("name", fixture_names("kda_op/*.safetensors", exclude="grad") + fixture_names("kda_kernel/*.safetensors", exclude="grad"))
+@pytest.mark.parametrize(
+    "name",
+    fixture_names("kda_op/*.safetensors", exclude="grad") + fixture_names("kda_kernel/*.safetensors", exclude="grad"),
+)
 def test_forward_equals_the_fixture(name: str) -> None:
     x = load_file(FIXTURES / name)
     o, state = call(ops.kda, x)
@@ -99,7 +107,9 @@ def test_forward_equals_the_fixture(name: str) -> None:
         assert torch.equal(o, x["o_bf16"]) or largest(o, x["o_bf16"]) <= 2**-8
 
 
-@pytest.mark.parametrize("name", fixture_names("kda_op/*grad*.safetensors") + fixture_names("kda_kernel/*grad*.safetensors"))
+@pytest.mark.parametrize(
+    "name", fixture_names("kda_op/*grad*.safetensors") + fixture_names("kda_kernel/*grad*.safetensors")
+)
 def test_gradients_equal_the_fixture(name: str) -> None:
     x = load_file(FIXTURES / name)
     names = [*INPUTS, *WEIGHTS, "initial_state"]
@@ -121,7 +131,9 @@ def test_every_tail_equals_the_definition(length: int, dtype: torch.dtype) -> No
     o, state = call(ops.kda, x)
     expected, expected_state = call(recurrence, x)
     assert_close_rms(o, expected, "o", RELATIVE_RMS[dtype])
-    assert_close_rms(state, expected_state, "state", KDA_STATE_RMS[torch.float64 if dtype == torch.float64 else torch.float32])
+    assert_close_rms(
+        state, expected_state, "state", KDA_STATE_RMS[torch.float64 if dtype == torch.float64 else torch.float32]
+    )
 
 
 @pytest.mark.parametrize("chunk_size", [16, 32, 64, 128])
@@ -142,7 +154,9 @@ def test_gradients_of_hard_inputs_equal_those_of_the_definition(kind: str) -> No
     def gradients(function):
         leaves = {key: x[key].clone().requires_grad_() for key in names}
         o, state = call(function, leaves)
-        return torch.autograd.grad(o.double().square().sum() * 1e4 + state.double().square().sum(), list(leaves.values()))
+        return torch.autograd.grad(
+            o.double().square().sum() * 1e4 + state.double().square().sum(), list(leaves.values())
+        )
 
     for key, found, wanted in zip(names, gradients(ops.kda), gradients(recurrence), strict=True):
         scale = wanted.double().abs().max()
@@ -159,7 +173,9 @@ def packed(lengths: Iterable[int], **options) -> dict[str, Tensor]:
 
 
 @settings(max_examples=25)
-@given(st.lists(st.sampled_from((0, *LENGTHS, 130)), min_size=1, max_size=6), st.sampled_from((torch.int32, torch.int64)))
+@given(
+    st.lists(st.sampled_from((0, *LENGTHS, 130)), min_size=1, max_size=6), st.sampled_from((torch.int32, torch.int64))
+)
 def test_packed_sequences_equal_each_alone(lengths: list[int], dtype: torch.dtype) -> None:
     x = packed(lengths, heads=1, width=16, value=16)
     x["cu_seqlens"] = x["cu_seqlens"].to(dtype)
@@ -268,12 +284,18 @@ def test_compiles_without_a_graph_break() -> None:
     assert torch.equal(compiled(x)[0], call(ops.kda, x)[0])
 
 
-# --- decode -------------------------------------------------------------------------------------------------------------
+# --- decode --------------------
 
 
 def decode(x: dict[str, Tensor], states: Tensor, slots: Tensor, **options) -> Tensor:
     return ops.kda_decode(
-        *(x[name] for name in INPUTS), states, slots, A_log=x["A_log"], dt_bias=x["dt_bias"], lower_bound=BOUND, **options
+        *(x[name] for name in INPUTS),
+        states,
+        slots,
+        A_log=x["A_log"],
+        dt_bias=x["dt_bias"],
+        lower_bound=BOUND,
+        **options,
     )
 
 
@@ -311,7 +333,11 @@ def test_decode_keeps_only_accepted_tokens(accepted: list[int]) -> None:
     o = decode(x, pool, torch.arange(3), num_accepted=torch.tensor(accepted))
     assert_close_rms(o, call(recurrence, x)[0], "o", RELATIVE_RMS[torch.float32])
     for n, count in enumerate(accepted):
-        part = {**x, **{name: x[name][n : n + 1, :count] for name in INPUTS}, "initial_state": x["initial_state"][n : n + 1]}
+        part = {
+            **x,
+            **{name: x[name][n : n + 1, :count] for name in INPUTS},
+            "initial_state": x["initial_state"][n : n + 1],
+        }
         torch.testing.assert_close(pool[n : n + 1], call(recurrence, part)[1].float(), rtol=1e-5, atol=1e-6)
 
 
@@ -342,7 +368,7 @@ def test_decode_padding_rows_are_inert() -> None:
     assert torch.equal(pool, clean)
 
 
-# --- refusals -----------------------------------------------------------------------------------------------------------
+# --- refusals --------------------
 
 REFUSED = {
     "q-rank": (dict(q=torch.zeros(3, 2, 4)), r"kda: q must have the shape \[B, T, H, K\], got \[3, 2, 4\]"),
@@ -353,7 +379,10 @@ REFUSED = {
     "A_log-padded": (dict(A_log=torch.zeros(128)), r"kda: A_log must have the shape \[2\], got \[128\]"),
     "dt_bias": (dict(dt_bias=torch.zeros(63)), r"kda: dt_bias must have the shape \[64\]"),
     "dtype": (dict(q=torch.zeros(1, 4, 2, 32, dtype=torch.int64)), r"kda: q must be of dtype float32, .* got int64"),
-    "state": (dict(initial_state=torch.zeros(2, 2, 32, 32)), r"kda: initial_state must have the shape \[1, 2, 32, 32\]"),
+    "state": (
+        dict(initial_state=torch.zeros(2, 2, 32, 32)),
+        r"kda: initial_state must have the shape \[1, 2, 32, 32\]",
+    ),
     "cu-end": (dict(cu_seqlens=torch.tensor([0, 3])), r"kda: cu_seqlens must rise from 0 to the number of tokens, 4"),
     "cu-falls": (dict(cu_seqlens=torch.tensor([0, 3, 2, 4])), r"kda: cu_seqlens must rise"),
     "cu-dtype": (dict(cu_seqlens=torch.tensor([0.0, 4.0])), r"kda: cu_seqlens must be of dtype int32, int64"),
@@ -367,10 +396,13 @@ def test_kda_refuses(case: str) -> None:
         call(ops.kda, {**random_inputs(4), **change})
 
 
-@pytest.mark.parametrize("options, message", [
-    (dict(chunk_size=24), "chunk_size must be a multiple of 16, got 24"),
-    (dict(chunk_size=0), "chunk_size must be a multiple of 16, got 0"),
-])
+@pytest.mark.parametrize(
+    "options, message",
+    [
+        (dict(chunk_size=24), "chunk_size must be a multiple of 16, got 24"),
+        (dict(chunk_size=0), "chunk_size must be a multiple of 16, got 0"),
+    ],
+)
 def test_kda_refuses_options(options: dict, message: str) -> None:
     with pytest.raises(ValueError, match=message):
         call(ops.kda, random_inputs(4), **options)
