@@ -43,7 +43,7 @@ def kda(
         scale: of q; K ** -0.5 when None.
         initial_state: [N, H, V, K], zeros when None.
         cu_seqlens: [N + 1] int32 or int64 packs N sequences into the T tokens of B = 1; empty ones are allowed.
-        chunk_size: tokens a chunk, a multiple of 16; it changes speed, not the result beyond rounding.
+        chunk_size: tokens a chunk, a power of two from 16 on; it changes speed, not the result beyond rounding.
     Returns: o [B, T, H, V] of v's dtype; the final states [N, H, V, K], float32 (float64 for float64 inputs).
     Raises: ValueError for a wrong shape, dtype, device or value.
     Source: Kimi Delta Attention of the Kimi Linear report; `linear_attn_config` of the release.
@@ -62,8 +62,8 @@ def kda(
     if initial_state is not None:
         checks.dtype(op, "initial_state", initial_state)
         checks.shape(op, "initial_state", initial_state, (sequences, heads, v.shape[3], width))
-    if chunk_size < SUB_CHUNK or chunk_size % SUB_CHUNK:
-        raise ValueError(f"{op}: chunk_size must be a multiple of {SUB_CHUNK}, got {chunk_size}.")
+    if chunk_size < SUB_CHUNK or chunk_size % SUB_CHUNK or (chunk_size & (chunk_size - 1)):
+        raise ValueError(f"{op}: chunk_size must be a power of two from {SUB_CHUNK} on, got {chunk_size}.")
     checks.same_device(op, q=q, initial_state=initial_state)
     scale = width**-0.5 if scale is None else scale
     return torch.ops.ascend_k3.kda(

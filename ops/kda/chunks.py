@@ -34,9 +34,11 @@ class Group:
 
 
 def fitting_chunk_size(offsets: list[int], chunk_size: int) -> int:
-    """`chunk_size`, or less where no sequence fills one: a multiple of SUB_CHUNK."""
+    """`chunk_size`, or half of it as often as no sequence fills more; both are SUB_CHUNK times a power of two."""
     longest = max((b - a for a, b in zip(offsets, offsets[1:], strict=False)), default=0)
-    return min(chunk_size, max(1, -(-longest // SUB_CHUNK)) * SUB_CHUNK)
+    while chunk_size > SUB_CHUNK and longest <= chunk_size // 2:
+        chunk_size //= 2
+    return chunk_size
 
 
 def plan_chunks(offsets: list[int], chunk_size: int, chunks_at_once: int) -> Iterator[Group]:

@@ -11,7 +11,7 @@ Inside a chunk with the incoming state S and G = cumsum(g), the u are the soluti
     S' = diag(exp(G_end)) S + (k exp(G_end - G))^T u.
 
 No positive exponent spans more than half a sub-chunk of 16 tokens: inside one, G is anchored in its middle; across two,
-at the end of the earlier and the start of the later. The system is solved by forward substitution. States are
+at the end of the earlier and the start of the later. The inverse of the system is built from blocks. States are
 [.., V, K], as all engines and checkpoints have them.
 """
 
@@ -26,7 +26,7 @@ from ascend_k3.ops.kda.chunks import SUB_CHUNK, Group, Piece, fitting_chunk_size
 from ascend_k3.ops.library import compute_dtype
 
 NORM_EPS = 1e-6  # inside the square root, added to the sum of squares
-_ELEMENTS_AT_ONCE = 2**19  # of one input in one piece: its intermediates then stay in the cache
+_ELEMENTS_AT_ONCE = 2**18  # of one input in one piece: its intermediates then stay in the cache
 
 
 def kda(
@@ -51,7 +51,7 @@ def kda(
         for piece in group.pieces:
             chunk = stream.prepare(piece)
             incoming, u, state = _scan(chunk, state, piece.active)
-            _put(out, chunk.q_decayed @ incoming.mT + chunk.scores @ u, piece)
+            _put(out, _added(chunk.q_decayed @ incoming.mT, chunk.scores, u, 1), piece)
         states[group.sequences] = state
     return out.view(*q.shape[:2], *v.shape[2:]).to(v.dtype), states
 
@@ -197,10 +197,11 @@ def _initial_states(stream: _Stream, initial_state: Tensor | None) -> Tensor:
 
 def _take(x: Tensor, piece: Piece) -> Tensor:
     """The rows [tokens, H, *] of a piece as [chunks, H, C, *], zero where there is no token."""
-    rows = x[piece.tokens]
+    heads = x.shape[1]
+    rows = x.flatten(0, 1)[piece.tokens[:, None, :] * heads + torch.arange(heads)[:, None]]
     if piece.filled is not None:
-        rows = rows.masked_fill(~piece.filled[..., None, None], 0)
-    return rows.transpose(1, 2).contiguous()
+        rows = rows.masked_fill(~piece.filled[:, None, :, None], 0)
+    return rows
 
 
 def _put(out: Tensor, rows: Tensor, piece: Piece) -> None:
@@ -241,8 +242,7 @@ def _prepare(inputs: list[Tensor], filled: Tensor | None, lower_bound: float, sc
     inputs: q, k [chunks, H, C, K], v [.., V], g [.., K], beta [.., 1], A_log [H], dt_bias [H, K].
     """
     q, k, v, g, beta, A_log, dt_bias = inputs
-    chunks, heads, size, width = k.shape
-    q, k = _normalize(q) * scale, _normalize(k)
+    chunks, heads, size, width = g.shape
     log_decay = _log_decay(g, A_log[:, None, None], dt_bias[:, None, :], lower_bound)
     strength = torch.sigmoid(beta)
     if filled is not None:  # a missing token neither decays nor writes
@@ -251,47 +251,54 @@ def _prepare(inputs: list[Tensor], filled: Tensor | None, lower_bound: float, sc
 
     blocks = (chunks, heads, size // SUB_CHUNK, SUB_CHUNK, width)
     local = log_decay.view(blocks).cumsum(-2)  # since the sub-chunk's start
-    total = local[..., -1, :]
-    anchor = total.cumsum(-2) - total  # G at each sub-chunk's start
     middle = local[..., SUB_CHUNK // 2 - 1 : SUB_CHUNK // 2, :]
-    q, k = q.view(blocks), k.view(blocks)
-    to_middle, to_start = (local - middle).exp(), local.exp()
-    rows = torch.cat((q * to_start, k * to_start), -2)
-    rows_from_middle = torch.cat((q * to_middle, k * to_middle), -2)
-    keys_at_middle = k * (middle - local).exp()
-    keys_at_end = k * (total[..., None, :] - local).exp()
+    total = local[..., -1:, :]
+    anchor = total.cumsum(2) - total  # G at each sub-chunk's start
+    from_middle = (local - middle).exp()
+    to_middle = from_middle.reciprocal()
 
-    scores, key_scores = _scores(rows, rows_from_middle @ keys_at_middle.mT, keys_at_end, anchor)
-    since_chunk = anchor.exp()[..., None, :]
-    until_chunk_end = (anchor[..., -1:, :] + total[..., -1:, :] - anchor - total).exp()[..., None, :]
-    q_decayed, k_decayed = (rows * since_chunk).split(SUB_CHUNK, -2)
+    # q and k of a sub-chunk stand one above the other, [chunks, H, n, 2, SUB, K]: most is done to both.
+    both = _normalize(torch.stack((q.view(blocks), k.view(blocks)), 3)) * g.new_tensor([scale, 1.0])[:, None, None]
+    keys = both[..., 1, :, :]
+    both_from_middle = both * from_middle.unsqueeze(3)
+    both_from_start = both_from_middle * middle.exp().unsqueeze(3)
+    keys_to_middle = keys * to_middle
+    keys_to_end = keys_to_middle * (total - middle).exp()
+    scores, key_scores = _scores(
+        both_from_start.flatten(3, 4), both_from_middle.flatten(3, 4), keys_to_middle, keys_to_end, anchor
+    )
+
+    q_decayed, k_decayed = (both_from_start * anchor.exp().unsqueeze(3)).unbind(3)
     right = torch.cat((v * strength, k_decayed.reshape(g.shape) * strength), -1)
-    solved = torch.linalg.solve_triangular(key_scores * strength, right, upper=False, unitriangular=True)
-    u_free, u_read = solved.split((v.shape[-1], width), -1)
+    u_free, u_read = (_inverse(key_scores * strength) @ right).split((v.shape[-1], width), -1)
+    until_chunk_end = (anchor[:, :, -1:] + total[:, :, -1:] - anchor - total).exp()
     return _Chunks(
         q_decayed=q_decayed.reshape(g.shape),
         scores=scores,
         u_free=u_free,
         u_read=u_read,
-        k_remaining=(keys_at_end * until_chunk_end).view(g.shape),
-        decay=total.sum(-2, keepdim=True).exp(),
+        k_remaining=(keys_to_end * until_chunk_end).view(g.shape),
+        decay=total.sum(2).exp(),
     )
 
 
-def _scores(rows: Tensor, within: Tensor, keys_at_end: Tensor, anchor: Tensor) -> tuple[Tensor, Tensor]:
+def _scores(
+    from_start: Tensor, from_middle: Tensor, keys_to_middle: Tensor, keys_to_end: Tensor, anchor: Tensor
+) -> tuple[Tensor, Tensor]:
     """sum_d q_td k_sd exp(G_td - G_sd) for s <= t, and the same of k with k for s < t, each [chunks, H, C, C].
 
-    rows [chunks, H, n, 2*SUB, K] are q, then k, decayed from their sub-chunk's start; keys are decayed on to their
-    sub-chunk's end, and from there to the start of a later sub-chunk lies a gap. `within` [.., 2*SUB, SUB] has the
-    products of one sub-chunk with itself, whose decays are anchored in its middle.
+    `from_start` and `from_middle` [chunks, H, n, 2*SUB, K] are q, then k, decayed from the start and from the middle of
+    their sub-chunk; keys [.., SUB, K] are decayed to the middle (back or on) and to the end. One sub-chunk meets itself
+    in the middle; an earlier one, at the end of that, and from there to its own start lies a gap.
     """
-    count = rows.shape[2]
+    count = from_start.shape[2]
+    within = from_middle @ keys_to_middle.mT
     blocks = {(i, i): block for i, block in enumerate(within.unbind(2))}
     for gap in range(1, count):
-        later = rows[:, :, gap:]
+        later = from_start[:, :, gap:]
         if gap > 1:
-            later = later * (anchor[:, :, gap:] - anchor[:, :, 1 : count - gap + 1]).exp()[..., None, :]
-        products = later @ keys_at_end[:, :, : count - gap].mT
+            later = later * (anchor[:, :, gap:] - anchor[:, :, 1 : count - gap + 1]).exp()
+        products = later @ keys_to_end[:, :, : count - gap].mT
         blocks.update(((i + gap, i), block) for i, block in enumerate(products.unbind(2)))
     empty = torch.zeros_like(within[:, :, 0])
     table = torch.stack(
@@ -301,14 +308,45 @@ def _scores(rows: Tensor, within: Tensor, keys_at_end: Tensor, anchor: Tensor) -
     return of_q.flatten(2, 3).tril(), of_k.flatten(2, 3).tril(-1)
 
 
+def _inverse(lower: Tensor) -> Tensor:
+    """(I + L)^-1 of strictly lower [.., C, C], C = 16 * 2^n.
+
+    Blocks of 16 by forward substitution; two neighbours A, B with the block E below A merge into
+    [[A, 0], [-B E A, B]]. No power of L is ever formed: a product of powers loses all digits on nearly equal keys.
+    """
+    leading, full = lower.shape[:-2], lower.shape[-1]
+    size = SUB_CHUNK
+
+    def diagonal(row: int, column: int) -> Tensor:
+        """Of the diagonal blocks of 2 * size (of size for 0, 0) the part at (row, column): [.., n, size, size]."""
+        step = size if row == 0 else 2 * size
+        parts = lower.reshape(*leading, full // step, step // size, size, full // step, step // size, size)
+        return parts[..., :, row, :, :, column, :].diagonal(dim1=-4, dim2=-2).movedim(-1, -3)
+
+    unit = torch.eye(size, dtype=lower.dtype).expand(*leading, full // size, size, size)
+    inverse = torch.linalg.solve_triangular(diagonal(0, 0), unit, upper=False, unitriangular=True)
+    while size < full:
+        first, second = inverse.unflatten(-3, (-1, 2)).unbind(-3)
+        below = -(second @ (diagonal(1, 0) @ first))
+        upper = torch.cat((first, torch.zeros_like(first)), -1)
+        inverse = torch.cat((upper, torch.cat((below, second), -1)), -2)
+        size *= 2
+    return inverse.squeeze(-3)
+
+
+def _added(x: Tensor, a: Tensor, b: Tensor, factor: int) -> Tensor:
+    """x + factor * (a @ b), over [chunks, H, ...]."""
+    return torch.baddbmm(x.flatten(0, 1), a.flatten(0, 1), b.flatten(0, 1), alpha=factor).view(x.shape)
+
+
 def _scan(chunk: _Chunks, state: Tensor, active: list[int]) -> tuple[Tensor, Tensor, Tensor]:
     """Run the recurrence over the steps of a piece: the state before each chunk, u of each chunk, the last state."""
     incoming, written, row = [], [], 0
     for count in active:
         step = slice(row, row := row + count)
         before = state[:count]
-        u = chunk.u_free[step] - chunk.u_read[step] @ before.mT
-        after = before * chunk.decay[step] + u.mT @ chunk.k_remaining[step]
+        u = _added(chunk.u_free[step], chunk.u_read[step], before.mT, -1)
+        after = _added(before * chunk.decay[step], u.mT, chunk.k_remaining[step], 1)
         state = after if count == len(state) else torch.cat((after, state[count:]))
         incoming.append(before)
         written.append(u)

@@ -41,4 +41,4 @@ def recurrence(
             outputs.append(torch.einsum("hkv,hk->hv", state, q[t]))
         states.append(state.mT)
     out = torch.stack(outputs) if outputs else v.new_zeros(0, heads, v.shape[-1])
-    return out.view(batch, length, heads, -1), torch.stack(states)
+    return out.view(batch, length, *v.shape[1:]), torch.stack(states)

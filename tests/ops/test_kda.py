@@ -399,8 +399,8 @@ def test_kda_refuses(case: str) -> None:
 @pytest.mark.parametrize(
     "options, message",
     [
-        (dict(chunk_size=24), "chunk_size must be a multiple of 16, got 24"),
-        (dict(chunk_size=0), "chunk_size must be a multiple of 16, got 0"),
+        (dict(chunk_size=24), "chunk_size must be a power of two from 16 on, got 24"),
+        (dict(chunk_size=0), "chunk_size must be a power of two from 16 on, got 0"),
     ],
 )
 def test_kda_refuses_options(options: dict, message: str) -> None:
