@@ -66,7 +66,7 @@ setup(
     entry_points={"console_scripts": ["ascend-k3 = ascend_k3.cli:main"]},
     install_requires=[
         "torch>=2.10",  # tensors, operator registration, autograd
-        "safetensors",  # the format of a checkpoint's weights
+        "safetensors>=0.8",  # the format of a checkpoint's weights
         "numpy",  # safetensors writes torch tensors through it
         "tiktoken",  # the byte-pair encoder of the tokenizer
         "regex",  # the tokenizer's word pattern has \p{...} classes, which the standard library's re has not

@@ -104,7 +104,7 @@ class Experts(nn.Module):
 class StableLatentMoE(nn.Module):
     """y = up(rms(sum_i w_i expert_i(down(x)))) + shared(x), for x [T, D].
 
-    Source: SPEC of the release; `routed_expert_hidden_size`, `latent_moe_use_norm`.
+    Source: docs/spec.md 1.6; `routed_expert_hidden_size`, `latent_moe_use_norm`.
     """
 
     def __init__(self, config: TextConfig, packed_experts: bool) -> None:

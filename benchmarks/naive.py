@@ -1,4 +1,4 @@
-"""The alternatives that the benchmarks compare with: what one writes from the formulas, vectorized over batch and heads."""
+"""What the benchmarks compare with: the formulas as one writes them down, vectorized over batch and heads."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """Speed of the reference operators beside the obvious alternative, in one run: `make bench`.
 
-Every figure is single-threaded CPU time, the minimum of several runs; the two sides of a ratio run in turn. Before it is
-timed, each pair is compared: a faster operator that computes something else is an error. The table goes to the terminal
+Every figure is single-threaded CPU time, the minimum of several runs; the two sides of a ratio run in turn. Each pair is
+compared before it is timed: a faster operator that computes something else is an error. The table goes to the terminal
 and, generated and never typed, to benchmarks/RESULTS.md.
 """
 
@@ -17,12 +17,12 @@ from datetime import datetime, timezone
 from pathlib import Path
 from unittest import mock
 
+import naive
 import torch
-from ascend_k3 import K3Config, K3ForConditionalGeneration, ops
-from ascend_k3.config import KDAConfig, TextConfig
 from torch import Tensor
 
-import naive
+from ascend_k3 import K3Config, K3ForConditionalGeneration, ops
+from ascend_k3.config import KDAConfig, TextConfig
 
 RUNS = 5
 AGREEMENT = 1e-4  # largest difference over largest magnitude, float32

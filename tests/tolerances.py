@@ -28,7 +28,7 @@ RELATIVE_RMS = {
     torch.float16: 1e-3,
     torch.bfloat16: 5e-3,
 }
-# States and gradients of KDA (CONTRACT: 1e-2 in bf16).
+# States and gradients of KDA (docs/contract.md: 1e-2 in bf16).
 KDA_STATE_RMS = {**RELATIVE_RMS, torch.float32: 5e-6, torch.bfloat16: 1e-2}
 
 

@@ -14,7 +14,7 @@ from ascend_k3.sequences import Sequences
 class GatedMLA(nn.Module):
     """x [T, D] -> [T, D]; the cache holds a row [R + P] a token: the normed latent and the key part all heads share.
 
-    Source: SPEC of the release; `mla_use_nope`, `mla_use_output_gate`, `kv_lora_rank`.
+    Source: docs/spec.md 1.4; `mla_use_nope`, `mla_use_output_gate`, `kv_lora_rank`.
     """
 
     def __init__(self, config: TextConfig, layer: int) -> None:

@@ -27,7 +27,7 @@ class KimiDeltaAttention(nn.Module):
     `A_log` has one value a head. Checkpoints pad it with zeros to the head dimension; `state_dict` writes and
     `load_state_dict` accepts that form.
 
-    Source: SPEC of the release, `linear_attn_config`.
+    Source: docs/spec.md 1.3; `linear_attn_config`.
     """
 
     def __init__(self, config: TextConfig, layer: int) -> None:

@@ -62,7 +62,7 @@ def random_inputs(
 
 
 def hard_inputs(kind: str, length: int = 130, width: int = 64, dtype=torch.float32) -> dict[str, Tensor]:
-    """PITFALLS of KDA kernels: nearly equal keys without decay, gates at the floor, saturated strengths."""
+    """What KDA kernels were wrong on: nearly equal keys without decay, gates at the floor, saturated strengths."""
     x = random_inputs(length, width=width, value=width, dtype=dtype)
     if kind == "collinear":
         direction = torch.randn(width, generator=torch.Generator().manual_seed(1)).to(dtype)

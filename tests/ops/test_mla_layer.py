@@ -18,7 +18,7 @@ from tests.tolerances import BF16_MULTIPLE, FIXTURE_ATOL, FIXTURE_RTOL
 
 
 class Layer:
-    """Gated MLA of SPEC 1.4 from the operators and plain linear maps, over the weights of the fixture."""
+    """Gated MLA of docs/spec.md 1.4 from the operators and plain linear maps, over the weights of the fixture."""
 
     def __init__(self, stored: dict[str, Tensor], config: dict, dtype: torch.dtype) -> None:
         self.weights = {k[2:-7]: v.to(dtype) for k, v in stored.items() if k.startswith("w.")}
