@@ -1,4 +1,5 @@
-"""Checks the Markdown files: each relative link leads to a file, and the two READMEs show the same commands.
+"""Checks the Markdown files: each relative link leads to a file, each test that is named exists, and the two READMEs show
+the same commands.
 
 Exit code 1 and one line for each problem.
 """
@@ -11,6 +12,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
 LINK = re.compile(r"\[[^\]]*\]\(([^)\s]+)\)")
+TEST = re.compile(r"`(test_\w+)(?:\[[^`]*)?`")
 CODE = re.compile(r"^```.*?^```", flags=re.MULTILINE | re.DOTALL)
 
 
@@ -32,6 +34,12 @@ def broken_links(file: Path) -> list[str]:
     ]
 
 
+def absent_tests(file: Path, known: set[str]) -> list[str]:
+    """One line for each test function that the file names and no test file defines."""
+    named = TEST.findall(file.read_text(encoding="utf-8"))
+    return [f"{file.relative_to(ROOT)}: there is no test {name}" for name in named if name not in known]
+
+
 def differing_twins() -> list[str]:
     """One line if the code blocks of README.md and README.zh.md differ, comments aside."""
     blocks = []
@@ -46,8 +54,11 @@ def differing_twins() -> list[str]:
 
 def main() -> int:
     """Print the problems; 0 if there are none."""
-    problems = [line for file in sorted(markdown_files()) for line in broken_links(file)] + differing_twins()
-    print("\n".join(problems) or "docs: links and twin READMEs are fine")
+    known = {name for file in (ROOT / "tests").rglob("*.py") for name in re.findall(r"def (test_\w+)", file.read_text())}
+    problems = differing_twins()
+    for file in sorted(markdown_files()):
+        problems += broken_links(file) + absent_tests(file, known)
+    print("\n".join(problems) or "docs: links, named tests and twin READMEs are fine")
     return 1 if problems else 0
 
 

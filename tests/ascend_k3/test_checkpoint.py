@@ -149,6 +149,29 @@ def test_only_what_is_packed_is_read_as_packed(copy: Path) -> None:
     assert packed and all(".experts." in name for name in packed)
 
 
+def test_every_element_comes_from_the_files() -> None:
+    """Memory that nothing was copied into holds NaN in tests, and the largest value for integers."""
+    for name in ("ckpt_bf16", "ckpt_mxfp4"):
+        model = load_model(FIXTURES / name)
+        stored = all_tensors(FIXTURES / name)
+        for key, value in model.state_dict().items():
+            assert torch.equal(value, stored[key]), key
+
+
+def test_a_tensor_that_no_file_has_is_refused(copy: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The loader's own last look, should the doctor have missed something."""
+    monkeypatch.setattr("ascend_k3.checkpoint.require_sound", lambda path: None)
+    lose_tensor(copy)
+    (copy / "model.safetensors.index.json").unlink()
+    with pytest.raises(
+        CheckpointError, match="1 tensors of the model are not in the checkpoint, first .*g_proj.weight"
+    ):
+        load_model(copy)
+    reshape(copy)
+    with pytest.raises(CheckpointError, match=r"norm.weight has the shape \[63\]; the model needs \[64\]"):
+        load_model(copy)
+
+
 # --- refusing ---------------------
 
 
