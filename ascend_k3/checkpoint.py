@@ -27,7 +27,7 @@ from ascend_k3.files import new_folder, write_json
 from ascend_k3.layout import ROOT, ExpertFormat, TensorSpec, tensor_specs
 from ascend_k3.model import K3ForConditionalGeneration
 from ascend_k3.moe import Experts
-from ascend_k3.ops.errors import CheckpointError
+from ascend_k3.ops.errors import BackendError, CheckpointError
 from ascend_k3.problems import format_problem
 from ascend_k3.shards import read_index
 
@@ -48,13 +48,16 @@ def load_model(
 
     Args:
         path: a checkpoint folder of Kimi K3, with the names of the release or without their `language_model.` root.
-        device: where the model goes.
+        device: where the model goes; "cpu" or "meta" today, since operators have no other implementation yet.
         dtype: of activations and matrices; None for the stored one. What checkpoints keep in F32 (A_log, dt_bias,
             convolutions, o_norm, the router's bias) is float32 at least.
         experts: "keep" leaves MXFP4 experts packed; a dtype expands them.
-    Raises: FileNotFoundError; CheckpointError with the first thing that is wrong, before anything is loaded.
+    Raises: FileNotFoundError; CheckpointError with the first thing that is wrong, before anything is loaded;
+        BackendError for a device without operators.
     """
     path = Path(path)
+    if str(device).split(":")[0] not in ("cpu", "meta"):
+        raise BackendError(f"device is {str(device)!r}; the operators of this version compute on the CPU: use 'cpu'.")
     if not path.is_dir():
         raise FileNotFoundError(f"{path} is not a folder; give the folder that holds the checkpoint's config.json.")
     require_sound(path)

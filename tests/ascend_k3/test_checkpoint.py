@@ -14,8 +14,18 @@ from safetensors import safe_open
 from safetensors.torch import load_file, save_file
 from torch import Tensor
 
-from ascend_k3 import CheckpointError, K3Config, check_checkpoint, convert_checkpoint, load_model, ops, save_model
+from ascend_k3 import (
+    BackendError,
+    CheckpointError,
+    K3Config,
+    check_checkpoint,
+    convert_checkpoint,
+    load_model,
+    ops,
+    save_model,
+)
 from ascend_k3.checkpoint import CheckpointReader
+from ascend_k3.config import mxfp4_quantization_config
 from ascend_k3.layout import tensor_specs
 from tests.ascend_k3.checkpoints import expected, tiny
 from tests.paths import FIXTURES
@@ -149,6 +159,22 @@ def test_only_what_is_packed_is_read_as_packed(copy: Path) -> None:
     assert packed and all(".experts." in name for name in packed)
 
 
+def test_the_files_decide_against_the_config(tmp_path: Path) -> None:
+    """Packed files under a config that knows nothing of it, and plain files under one that speaks of MXFP4."""
+    for name, packed in (("ckpt_mxfp4", True), ("ckpt_bf16", False)):
+        folder = Path(shutil.copytree(FIXTURES / name, tmp_path / name))
+        wanted = logits(folder)
+        data = json.loads((folder / "config.json").read_text())
+        if packed:
+            del data["text_config"]["quantization_config"]
+        else:
+            data["text_config"]["quantization_config"] = mxfp4_quantization_config()
+        (folder / "config.json").write_text(json.dumps(data))
+        assert check_checkpoint(folder).ok
+        assert load_model(folder).packed_experts is packed
+        assert torch.equal(logits(folder), wanted)
+
+
 def test_every_element_comes_from_the_files() -> None:
     """Memory that nothing was copied into holds NaN in tests, and the largest value for integers."""
     for name in ("ckpt_bf16", "ckpt_mxfp4"):
@@ -236,6 +262,12 @@ def test_a_path_that_is_no_folder_is_refused(tmp_path: Path) -> None:
             load_model(path)
         with pytest.raises(FileNotFoundError, match="is not a folder; give the folder that holds"):
             convert_checkpoint(path, tmp_path / "out")
+
+
+@pytest.mark.parametrize("device", ["npu", "npu:3", "cuda"])
+def test_a_device_without_operators_is_refused(device: str) -> None:
+    with pytest.raises(BackendError, match=f"device is '{device}'; the operators of this version compute on the CPU"):
+        load_model(FIXTURES / "ckpt_bf16", device=device)
 
 
 # --- saving and converting ----------------------
