@@ -47,7 +47,10 @@ class DecoderLayer(nn.Module):
 
 
 class Decoder(nn.Module):
-    """Embedding, layers, final mixture and norm: token ids [T] -> [T, D]. Named `model` in checkpoints."""
+    """Embedding, layers, final mixture and norm: token ids [T] -> [T, D]. Named `model` in checkpoints.
+
+    `media` are the embeddings [M, D] of images, in order, and `is_media` [T] says in place of which tokens they stand.
+    """
 
     def __init__(self, config: TextConfig, packed_experts: bool) -> None:
         super().__init__()
@@ -59,8 +62,13 @@ class Decoder(nn.Module):
         self.output_attn_res_proj = nn.Linear(config.hidden_size, 1, bias=False)
         self.norm = RMSNorm(config.hidden_size, config.rms_norm_eps)
 
-    def forward(self, tokens: Tensor, sequences: Sequences) -> Tensor:
-        residual = Residual.start(self.embed_tokens(tokens))
+    def forward(
+        self, tokens: Tensor, sequences: Sequences, media: Tensor | None = None, is_media: Tensor | None = None
+    ) -> Tensor:
+        embedding = self.embed_tokens(tokens)
+        if media is not None and is_media is not None:
+            embedding = embedding.index_put((is_media,), media.to(embedding.dtype))
+        residual = Residual.start(embedding)
         for layer in self.layers:
             residual = layer(residual, sequences)
         return self.norm(residual.mix(self.output_attn_res_norm, self.output_attn_res_proj))

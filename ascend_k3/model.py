@@ -16,7 +16,7 @@ from ascend_k3.decoder import Decoder
 from ascend_k3.moe import Experts, Router
 from ascend_k3.norm import RMSNorm
 from ascend_k3.sequences import Sequences
-from ascend_k3.vision import PositionEmbedding, Projector, VisionTower
+from ascend_k3.vision import MERGE, PositionEmbedding, Projector, VisionTower
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,6 +73,8 @@ class K3ForConditionalGeneration(nn.Module):
         self,
         input_ids: Tensor,
         attention_mask: Tensor | None = None,
+        pixel_values: Tensor | None = None,
+        grid_thws: Tensor | None = None,
         *,
         cache: K3Cache | None = None,
         cache_slots: Sequence[int] | None = None,
@@ -85,6 +87,10 @@ class K3ForConditionalGeneration(nn.Module):
             input_ids: [B, T] integers.
             attention_mask: [B, T] of 0 and 1; the ones of a row stand together, so that a row is padded on the left or
                 on the right (or on both sides). Padded positions are not computed and get zero logits.
+            pixel_values: [patches, 3, P, P] of all images, in the order of their placeholders; see `images.preprocess`.
+            grid_thws: [images, 3] frames, rows and columns of patches of each image. `input_ids` holds
+                `media_placeholder_token_id` either once for each image, and is expanded here (logits are those of the
+                expanded rows, padded on the side that `attention_mask` pads on), or once for each image token.
             cache: continue the sequences that it holds, and store these tokens in it.
             cache_slots: the cache's slot of each sequence; 0 to N-1 when None.
             cu_seqlens: [N + 1]; B is 1 and its T tokens are N sequences, one after another.
@@ -94,16 +100,24 @@ class K3ForConditionalGeneration(nn.Module):
             NonFiniteError from the cache.
         """
         tokens, lengths, positions = self._stream(input_ids, attention_mask, cu_seqlens)
+        shape = tuple(input_ids.shape)
+        media = is_media = None
+        if pixel_values is not None or grid_thws is not None:
+            media, tokens, counts = self._media(tokens, pixel_values, grid_thws)
+            is_media = tokens == self.config.media_placeholder_token_id
+            if len(counts):  # one placeholder became several
+                lengths = [int(part.sum()) for part in counts.split(lengths)]
+                shape, positions = _aligned(lengths, shape, attention_mask, cu_seqlens is not None)
         step = None
         if cache is not None:
             step = cache.begin(range(len(lengths)) if cache_slots is None else list(cache_slots), lengths)
         offsets = torch.tensor([0, *lengths]).cumsum(0)
         sequences = Sequences(offsets.to(tokens.device), tuple(lengths), step)
-        hidden = self.language_model.model(tokens, sequences)
+        hidden = self.language_model.model(tokens, sequences, media, is_media)
         if cache is not None and step is not None:
             cache.commit(step)
 
-        rows, places, shape = torch.arange(len(tokens)), positions, tuple(input_ids.shape)
+        rows, places = torch.arange(len(tokens)), positions
         if logits_to_keep:
             if logits_to_keep < 0:
                 raise ValueError(f"logits_to_keep must be 0 (all) or the number of last tokens, got {logits_to_keep}.")
@@ -150,6 +164,31 @@ class K3ForConditionalGeneration(nn.Module):
             raise ValueError(f"token id {int(wrong[0])} is outside the vocabulary: ids go from 0 to {vocabulary - 1}.")
         return tokens, lengths, positions
 
+    def _media(
+        self, tokens: Tensor, pixel_values: Tensor | None, grid_thws: Tensor | None
+    ) -> tuple[Tensor, Tensor, Tensor]:
+        """Embeddings of the images [M, D], the tokens with a placeholder for each, and how often each token was repeated.
+
+        The repeats are empty when the placeholders came expanded.
+        """
+        if pixel_values is None or grid_thws is None:
+            raise ValueError("pixel_values and grid_thws go together; give both, or neither.")
+        if self.config.vision is None:
+            raise ValueError("this checkpoint has no vision tower; give text only.")
+        embeddings = self.mm_projector(self.vision_tower(pixel_values.to(self.device), grid_thws))
+        sizes = (grid_thws[:, 1] * grid_thws[:, 2] // MERGE**2).to(tokens.device)
+        placeholders = tokens == self.config.media_placeholder_token_id
+        found = int(placeholders.sum())
+        if found == len(embeddings):
+            return embeddings, tokens, tokens.new_empty(0)
+        if found != len(sizes):
+            raise ValueError(
+                f"input_ids hold {found} image placeholders (id {self.config.media_placeholder_token_id}); there must be "
+                f"one for each of the {len(sizes)} images, or one for each of their {len(embeddings)} tokens."
+            )
+        repeats = torch.ones_like(tokens).masked_scatter(placeholders, sizes.to(tokens.dtype))
+        return embeddings, tokens.repeat_interleave(repeats), repeats
+
     @torch.no_grad()
     def reset_parameters(self, generator: torch.Generator | None = None) -> None:
         """Draw the parameters for training from scratch.
@@ -184,6 +223,19 @@ class K3ForConditionalGeneration(nn.Module):
         for name, parameter in self.named_parameters():
             if name.endswith("res_proj.weight"):
                 parameter.zero_()
+
+
+def _aligned(
+    lengths: list[int], shape: tuple[int, ...], mask: Tensor | None, packed: bool
+) -> tuple[tuple[int, ...], Tensor]:
+    """The shape [B, T] that rows of these lengths fill, and the flat position of each token in it."""
+    if packed:
+        return (1, sum(lengths)), torch.arange(sum(lengths))
+    longest = max(lengths, default=0)
+    on_the_left = mask is not None and shape[1] > 0 and bool((mask[:, 0] == 0).any())
+    starts = [row * longest + (longest - length if on_the_left else 0) for row, length in enumerate(lengths)]
+    parts = [torch.arange(start, start + length) for start, length in zip(starts, lengths, strict=True)]
+    return (len(lengths), longest), torch.cat(parts) if parts else torch.arange(0)
 
 
 def _unpadded(mask: Tensor, shape: tuple[int, int]) -> tuple[list[int], Tensor]:
