@@ -1,7 +1,7 @@
 """Speed of the reference operators beside the obvious alternative, in one run: `make bench`.
 
-Every figure is single-threaded CPU time, the minimum of several runs; the two sides of a ratio run in turn. Each pair
-is compared before it is timed: a faster operator that computes something else is an error. The table goes to the terminal
+Every figure is single-threaded CPU time, the minimum of several runs; the two sides of a ratio run in turn. Before a
+pair is timed it is compared: a faster operator that computes something else is an error. The table goes to the terminal
 and, generated and never typed, to benchmarks/RESULTS.md.
 """
 

@@ -1,5 +1,5 @@
-"""Checks the Markdown files: each relative link leads to a file, each test that is named exists, and the two READMEs show
-the same commands.
+"""Checks the Markdown files: each relative link leads to a file, each test that is named exists, and the two READMEs
+show the same commands.
 
 Exit code 1 and one line for each problem.
 """
@@ -54,7 +54,8 @@ def differing_twins() -> list[str]:
 
 def main() -> int:
     """Print the problems; 0 if there are none."""
-    known = {name for file in (ROOT / "tests").rglob("*.py") for name in re.findall(r"def (test_\w+)", file.read_text())}
+    tests = "\n".join(file.read_text(encoding="utf-8") for file in (ROOT / "tests").rglob("*.py"))
+    known = set(re.findall(r"def (test_\w+)", tests))
     problems = differing_twins()
     for file in sorted(markdown_files()):
         problems += broken_links(file) + absent_tests(file, known)
