@@ -70,6 +70,7 @@ setup(
         "numpy",  # safetensors writes torch tensors through it
         "tiktoken",  # the byte-pair encoder of the tokenizer
         "regex",  # the tokenizer's word pattern has \p{...} classes, which the standard library's re has not
+        "pillow>=12.3",  # decoding and resizing images
         "tqdm",  # progress bars
     ],
     extras_require={"dev": ["pytest", "hypothesis", "ruff", "mypy"]},
