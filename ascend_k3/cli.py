@@ -7,6 +7,7 @@ Each command imports what it needs when it runs, so that `--help` is immediate.
 from __future__ import annotations
 
 import argparse
+import io
 import json
 import sys
 from collections.abc import Callable, Sequence
@@ -14,12 +15,16 @@ from pathlib import Path
 from typing import Any
 
 DONE, NOT_FINE, WRONG_CALL = 0, 1, 2
+MOST_LAYERS = 10_000  # that --layers may speak of
 DTYPES = ("float32", "bfloat16", "float64", "stored")
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command; returns the exit code."""
     options = _parser().parse_args(arguments)
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="replace")  # a terminal that cannot show a character shows another
     try:
         return options.run(options)
     except KeyboardInterrupt:
@@ -30,7 +35,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except (ValueError, OSError, RuntimeError) as error:  # the package's own errors are kinds of these
         if options.debug:
             raise
-        print(f"ascend-k3 {options.command}: {_sentence(error)}", file=sys.stderr)
+        sentence = _sentence(error).removeprefix(f"{options.command}: ")
+        print(f"ascend-k3 {options.command}: {sentence}", file=sys.stderr)
         return WRONG_CALL
 
 
@@ -142,21 +148,16 @@ def _generate(options: argparse.Namespace) -> int:
 
 def _logits(options: argparse.Namespace) -> int:
     import torch
-    from safetensors.torch import save_file
 
-    from ascend_k3.files import replaced
+    from ascend_k3.files import replaced, save_tensors
 
     _require_folder(options.checkpoint)
     ids = _token_list(options.tokens)
-    if not options.output.absolute().parent.is_dir():
-        raise FileNotFoundError(
-            f"{options.output.absolute().parent} does not exist; make the folder of --output first."
-        )
-    model = _load(options)
-    with torch.inference_mode():
-        logits = model(torch.tensor([ids])).logits[0].float()
     with replaced(options.output) as file:
-        save_file({"logits": logits.contiguous()}, file)
+        model = _load(options)
+        with torch.inference_mode():
+            logits = model(_as_tensor(ids, model.config.text.vocab_size)).logits[0].float()
+        save_tensors({"logits": logits.contiguous()}, file)
     print(f"{options.output}: logits {list(logits.shape)} float32")
     return DONE
 
@@ -200,6 +201,16 @@ def _convert(options: argparse.Namespace) -> int:
     return DONE
 
 
+def _as_tensor(ids: list[int], vocabulary: int) -> Any:
+    """Token ids as one row, once they are known to be in the vocabulary."""
+    import torch
+
+    wrong = [token for token in ids if not 0 <= token < vocabulary]
+    if wrong:
+        raise ValueError(f"token id {wrong[0]} is outside the vocabulary: ids go from 0 to {vocabulary - 1}.")
+    return torch.tensor([ids])
+
+
 def _load(options: argparse.Namespace) -> Any:
     import torch
 
@@ -216,17 +227,22 @@ def _require_folder(path: Path) -> None:
 
 def _token_list(text: str) -> list[int]:
     """Token ids from "1,2,3", or from a JSON file with a list of them."""
+    from ascend_k3.files import read_json
+
     source = "--tokens"
     if text.endswith(".json"):
         source = text
-        try:
-            ids = json.loads(Path(text).read_text(encoding="utf-8"))
-        except (UnicodeDecodeError, json.JSONDecodeError) as error:
-            raise ValueError(f"{text} is not readable as JSON ({error}); it must be a list of token ids.") from error
+        if not Path(text).exists():
+            raise FileNotFoundError(f"{text} does not exist; --tokens takes a JSON file with a list of token ids.")
+        ids = read_json(text)
+        shown = json.dumps(ids)
     else:
-        ids = [int(part) if part.strip().lstrip("-").isdecimal() else part for part in text.split(",") if part.strip()]
+        parts = [part.strip() for part in text.split(",")] if text.strip(", ") else []
+        ids = [int(part) if part.removeprefix("-").isdecimal() else part for part in parts]
+        shown = repr(text)
     if not isinstance(ids, list) or not all(type(item) is int for item in ids):
-        raise ValueError(f"{source} must be a list of token ids such as 1,2,3; got {text!r}.")
+        shown = shown if len(shown) <= 80 else f"{shown[:80]}..."
+        raise ValueError(f"{source} must be a list of token ids such as 1,2,3; got {shown}.")
     if not ids:
         raise ValueError(f"{source} holds no token; give at least one.")
     return ids
@@ -239,7 +255,10 @@ def _layer_list(text: str) -> list[int]:
         first, _, last = part.strip().partition("-")
         if not first.isdecimal() or (last and not last.isdecimal()):
             raise ValueError(f"--layers must be numbers and ranges such as 0-3,7; got {text!r}.")
-        layers += range(int(first), int(last or first) + 1)
+        begin, end = int(first), int(last or first)
+        if not begin <= end < MOST_LAYERS:
+            raise ValueError(f"--layers has the range {part.strip()}; it must rise, and stay below {MOST_LAYERS}.")
+        layers += range(begin, end + 1)
     return layers
 
 
