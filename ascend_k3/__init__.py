@@ -57,6 +57,8 @@ __all__ = [
 
 
 def __getattr__(name: str) -> Any:
+    if name == "ops":
+        return importlib.import_module("ascend_k3.ops")
     if name not in _HOME:
         raise AttributeError(f"module 'ascend_k3' has no attribute {name!r}")
     value = getattr(importlib.import_module(f"ascend_k3.{_HOME[name]}"), name)

@@ -7,7 +7,7 @@ length 0 starts from a zero state, whatever its memory holds.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 import torch
@@ -28,7 +28,7 @@ class CacheStep:
     lengths: Tensor  # [N] int32, after the step
     block_table: Tensor  # [N, blocks] int32
     slot_mapping: Tensor  # [T] int64, the pool row of each new token
-    context: Tensor  # [C] int64, the pool rows of each sequence from its first token on
+    context: Tensor  # [C] int64, the pool rows of each sequence from its first token on; empty where all decode
     cu_context: Tensor  # [N + 1] int64
 
 
@@ -94,18 +94,21 @@ class K3Cache:
         """Tokens that slot `slot` holds."""
         return self._lengths[slot]
 
-    def reset(self, slots: Sequence[int] | None = None) -> None:
+    def reset(self, slots: Sequence[int] | Tensor | None = None) -> None:
         """Empty the slots (all when None) and give their pages back."""
-        for slot in range(self.max_sequences) if slots is None else slots:
+        chosen = range(self.max_sequences) if slots is None else self._slot_numbers(slots)
+        for slot in chosen:
             used = self._pages[slot][self._pages[slot] >= 0].tolist()
             self._free.extend(reversed(used))
             self._pages[slot] = -1
             self._lengths[slot] = 0
             self._broken[slot] = False
 
-    def begin(self, slots: Sequence[int], new_tokens: Sequence[int]) -> CacheStep:
+    def begin(self, slots: Sequence[int] | Tensor, new_tokens: Sequence[int]) -> CacheStep:
         """Make room for `new_tokens[n]` tokens in slot `slots[n]`. The slots are unusable until `commit`."""
+        slots = self._slot_numbers(slots)
         self._check(slots, new_tokens)
+        decode = all(count == 1 for count in new_tokens)
         fresh = [slot for slot in slots if self._lengths[slot] == 0]
         for tensors in (self.states, self.windows):
             for tensor in tensors.values():
@@ -115,21 +118,19 @@ class K3Cache:
         for slot, length, count in zip(slots, after, new_tokens, strict=True):
             self._broken[slot] = True
             pages = self._pages[slot]
-            for page in range(-(-length // BLOCK_SIZE)):
-                if pages[page] < 0:
-                    pages[page] = self._free.pop()
-            positions = torch.arange(length)
-            rows = pages.long()[positions // BLOCK_SIZE] * BLOCK_SIZE + positions % BLOCK_SIZE
-            context.append(rows)
-            written.append(rows[length - count :])
+            for page in range(-(-(length - count) // BLOCK_SIZE), -(-length // BLOCK_SIZE)):
+                pages[page] = self._free.pop()
+            written.append(_rows(pages, length - count, length))
+            if not decode:
+                context.append(_rows(pages, 0, length))
         most = max((-(-length // BLOCK_SIZE) for length in after), default=0)
         return CacheStep(
             cache=self,
             slots=torch.tensor(slots, dtype=torch.int64, device=self.device),
             lengths=torch.tensor(after, dtype=torch.int32, device=self.device),
             block_table=self._pages[list(slots), :most].to(self.device),
-            slot_mapping=torch.cat(written).to(self.device),
-            context=torch.cat(context).to(self.device),
+            slot_mapping=_joined(written).to(self.device),
+            context=_joined(context).to(self.device),
             cu_context=torch.tensor([0, *after]).cumsum(0).to(self.device),
         )
 
@@ -152,9 +153,22 @@ class K3Cache:
         if bad:
             slot, layer = next(iter(bad.items()))
             raise NonFiniteError(
-                f"the KDA state of layer {layer} in cache slot {slot} is not finite after {step.lengths.max()} tokens; "
+                f"the KDA state of layer {layer} in cache slot {slot} is not finite after "
+                f"{int(step.lengths[slots.index(slot)])} tokens; "
                 f"it was not committed: reset slot {slot}, and look at the weights and inputs of that layer."
             )
+
+    def _slot_numbers(self, slots: Sequence[int] | Tensor) -> list[int]:
+        """The slots as integers that exist."""
+        numbers = slots.tolist() if isinstance(slots, Tensor) else list(slots) if isinstance(slots, Iterable) else slots
+        if not isinstance(numbers, list) or not all(type(slot) is int for slot in numbers):
+            raise ValueError(f"cache slots must be a list of integers, got {slots!r}.")
+        for slot in numbers:
+            if not 0 <= slot < self.max_sequences:
+                raise ValueError(
+                    f"cache slot {slot} does not exist; the cache has slots 0 to {self.max_sequences - 1}."
+                )
+        return numbers
 
     def _check(self, slots: Sequence[int], new_tokens: Sequence[int]) -> None:
         if len(slots) != len(new_tokens):
@@ -162,10 +176,6 @@ class K3Cache:
         if len(set(slots)) != len(slots):
             raise ValueError(f"cache_slots must name each slot once, got {list(slots)}.")
         for slot, count in zip(slots, new_tokens, strict=True):
-            if not 0 <= slot < self.max_sequences:
-                raise ValueError(
-                    f"cache slot {slot} does not exist; the cache has slots 0 to {self.max_sequences - 1}."
-                )
             if self._broken[slot]:
                 raise ValueError(
                     f"cache slot {slot} was left unfinished by a failed forward; reset([{slot}]) empties it."
@@ -175,3 +185,13 @@ class K3Cache:
                     f"cache slot {slot} holds {self._lengths[slot]} tokens and {count} more exceed its max_tokens, "
                     f"{self.max_tokens}; make the cache larger or reset the slot."
                 )
+
+
+def _rows(pages: Tensor, begin: int, end: int) -> Tensor:
+    """Pool rows of the tokens from `begin` to `end` of a sequence with these pages."""
+    positions = torch.arange(begin, end)
+    return pages.long()[positions // BLOCK_SIZE] * BLOCK_SIZE + positions % BLOCK_SIZE
+
+
+def _joined(parts: list[Tensor]) -> Tensor:
+    return torch.cat(parts) if parts else torch.empty(0, dtype=torch.int64)

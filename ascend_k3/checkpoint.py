@@ -15,7 +15,6 @@ from typing import Any, Literal
 
 import torch
 from safetensors import safe_open
-from safetensors.torch import save_file
 from torch import Tensor, nn
 from tqdm import tqdm
 
@@ -23,13 +22,15 @@ from ascend_k3 import ops
 from ascend_k3.attention.kda import KimiDeltaAttention
 from ascend_k3.config import K3Config, mxfp4_quantization_config
 from ascend_k3.doctor import check_checkpoint
-from ascend_k3.files import new_folder, write_json
+from ascend_k3.files import new_folder, save_tensors, write_json
 from ascend_k3.layout import ROOT, ExpertFormat, TensorSpec, tensor_specs
 from ascend_k3.model import K3ForConditionalGeneration
 from ascend_k3.moe import Experts
+from ascend_k3.ops.checks import FLOATS
 from ascend_k3.ops.errors import BackendError, CheckpointError
 from ascend_k3.problems import format_problem
 from ascend_k3.shards import read_index
+from ascend_k3.tokenizer import stop_token_ids
 
 DEFAULT_SHARD_SIZE = 5_000_000_000  # bytes
 PACKED, SCALE, PLAIN = ".weight_packed", ".weight_scale", ".weight"
@@ -60,6 +61,12 @@ def load_model(
         raise BackendError(f"device is {str(device)!r}; the operators of this version compute on the CPU: use 'cpu'.")
     if not path.is_dir():
         raise FileNotFoundError(f"{path} is not a folder; give the folder that holds the checkpoint's config.json.")
+    for name, value in (("dtype", dtype), ("experts", None if experts == "keep" else experts)):
+        if value is not None and value not in FLOATS:
+            allowed = ", ".join(str(item) for item in FLOATS)
+            raise ValueError(f"load_model: {name} is {value!r}; it must be one of {allowed}, or left out.")
+    if experts is None:
+        raise ValueError('load_model: experts is None; it must be "keep" or a torch dtype.')
     require_sound(path)
     config = K3Config.from_pretrained(path)
     with CheckpointReader(path) as reader:
@@ -71,6 +78,7 @@ def load_model(
                     module.to(experts)
         model.to_empty(device=device)
         _fill(model, reader)
+    model.stop_ids = stop_token_ids(path)
     return model.eval()
 
 
@@ -152,8 +160,8 @@ def write_checkpoint(
     companions: list[Path] | None = None,
 ) -> None:
     """Write every tensor of `config` as `fetch` gives it, config, index and `companions`, into a new folder."""
-    if shard_size < 1:
-        raise ValueError(f"shard_size must be a positive number of bytes, got {shard_size}.")
+    if not isinstance(shard_size, int) or shard_size < 1:
+        raise ValueError(f"shard_size must be a positive number of bytes, got {shard_size!r}.")
     shards = list(_cut_into_shards(tensor_specs(config), shard_size))
     with new_folder(path) as folder:
         weight_map: dict[str, str] = {}
@@ -165,7 +173,7 @@ def write_checkpoint(
                     tensors[spec.name] = fetch(spec)
                     weight_map[spec.name] = file
                     bar.update()
-                save_file(tensors, folder / file, metadata={"format": "pt"})
+                save_tensors(tensors, folder / file)
         total = sum(spec.nbytes for specs in shards for spec in specs)
         write_json(
             folder / "model.safetensors.index.json", {"metadata": {"total_size": total}, "weight_map": weight_map}
@@ -186,10 +194,11 @@ class CheckpointReader:
     def __init__(self, path: Path) -> None:
         self.path = path
         self.files: dict[str, str] = {}
-        for name, file in read_index(path).items():
+        index = read_index(path)
+        for name, file in index.items():
             rooted = name if name.startswith((ROOT, "vision_tower.", "mm_projector.")) else ROOT + name
             self.files[rooted] = file
-        self._stored = dict(zip(self.files, read_index(path), strict=True))
+        self._stored = dict(zip(self.files, index, strict=True))
         self._open: dict[str, Any] = {}
 
     def __enter__(self) -> CheckpointReader:
@@ -314,7 +323,8 @@ def _with_experts(config: K3Config, experts: ExpertFormat) -> K3Config:
 def _with_layers(config: K3Config, kept: list[int]) -> K3Config:
     layers = config.text.num_hidden_layers
     if not kept or kept != sorted(set(kept)) or kept[0] < 0 or kept[-1] >= layers:
-        raise ValueError(f"layers must ascend and lie between 0 and {layers - 1}, got {kept}.")
+        shown = kept if len(kept) <= 8 else [*kept[:7], "..."]
+        raise ValueError(f"layers must ascend and lie between 0 and {layers - 1}, got {shown}.")
     text = replace(
         config.text,
         num_hidden_layers=len(kept),

@@ -7,6 +7,7 @@ Each command imports what it needs when it runs, so that `--help` is immediate.
 from __future__ import annotations
 
 import argparse
+import io
 import json
 import sys
 from collections.abc import Callable, Sequence
@@ -14,12 +15,16 @@ from pathlib import Path
 from typing import Any
 
 DONE, NOT_FINE, WRONG_CALL = 0, 1, 2
+MOST_LAYERS = 10_000  # that --layers may speak of
 DTYPES = ("float32", "bfloat16", "float64", "stored")
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command; returns the exit code."""
     options = _parser().parse_args(arguments)
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="replace")  # a terminal that cannot show a character shows another
     try:
         return options.run(options)
     except KeyboardInterrupt:
@@ -30,7 +35,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except (ValueError, OSError, RuntimeError) as error:  # the package's own errors are kinds of these
         if options.debug:
             raise
-        print(f"ascend-k3 {options.command}: {_sentence(error)}", file=sys.stderr)
+        sentence = _sentence(error).removeprefix(f"{options.command}: ")
+        print(f"ascend-k3 {options.command}: {sentence}", file=sys.stderr)
         return WRONG_CALL
 
 
@@ -63,6 +69,9 @@ def _parser() -> argparse.ArgumentParser:
     prompt.add_argument("--prompt", metavar="TEXT", help="text to continue")
     prompt.add_argument("--chat", metavar="TEXT", help="a user's message, answered in the chat format")
     prompt.add_argument("--tokens", metavar="1,2,3", help="token ids to continue")
+    prompt.add_argument("--messages", type=Path, metavar="FILE.json", help="a chat of several turns, images included")
+    generate.add_argument("--image", type=Path, action="append", default=[], help="before the prompt; may be repeated")
+    generate.add_argument("--allow-remote", action="store_true", help="fetch images from http(s) addresses")
     generate.add_argument("--max-new-tokens", type=int, default=128)
     generate.add_argument("--temperature", type=float, default=0.0, help="0 (the likeliest token) by default")
     generate.add_argument("--top-p", type=float, default=1.0)
@@ -97,27 +106,17 @@ def _demo(options: argparse.Namespace) -> int:
 
 
 def _generate(options: argparse.Namespace) -> int:
-    from ascend_k3.chat import apply_chat_template
     from ascend_k3.generation import generate
-    from ascend_k3.tokenizer import K3Tokenizer, StreamDecoder, stop_token_ids
+    from ascend_k3.tokenizer import StreamDecoder, stop_token_ids
 
     _require_folder(options.checkpoint)
-    tokenizer = None if options.tokens is not None else K3Tokenizer.from_pretrained(options.checkpoint)
-    if tokenizer is None:
-        ids = _token_list(options.tokens)
-    elif options.chat is not None:
-        ids = apply_chat_template(tokenizer, [{"role": "user", "content": options.chat}])
-    else:
-        ids = tokenizer.encode(options.prompt)
-        if not ids:
-            raise ValueError("--prompt is empty; give at least one character.")
+    tokenizer, ids, images = _prompt(options)
     stops = stop_token_ids(options.checkpoint)
     model = _load(options)
     stream = StreamDecoder(tokenizer) if tokenizer is not None else None
-    shown = not options.json and stream is not None
 
     def show(_: int, token: int) -> None:
-        if shown and stream is not None and token not in stops:
+        if stream is not None and not options.json and token not in stops:
             print(stream.feed([token]), end="", flush=True)
 
     answer = generate(
@@ -129,6 +128,7 @@ def _generate(options: argparse.Namespace) -> int:
         seed=options.seed,
         stop_ids=stops,
         callback=show,
+        **images,
     )[0].tolist()
     if options.json:
         text = None if tokenizer is None else tokenizer.decode(answer)
@@ -140,23 +140,53 @@ def _generate(options: argparse.Namespace) -> int:
     return DONE
 
 
+def _prompt(options: argparse.Namespace) -> tuple[Any, list[int], dict[str, Any]]:
+    """The tokenizer (None for --tokens), the prompt's token ids, and what `generate` takes for its images."""
+    from ascend_k3.chat import apply_chat_template
+    from ascend_k3.files import read_json
+    from ascend_k3.tokenizer import K3Tokenizer
+
+    if options.tokens is not None:
+        if options.image:
+            raise ValueError("--image goes with --prompt or --chat; token ids come without a place for it.")
+        return None, _token_list(options.tokens), {}
+    tokenizer = K3Tokenizer.from_pretrained(options.checkpoint)
+    if options.prompt == "":
+        raise ValueError("--prompt is empty; give at least one character.")
+    if options.messages is not None:
+        messages = read_json(options.messages)
+        if not isinstance(messages, list) or not all(isinstance(message, dict) for message in messages):
+            raise ValueError(f"{options.messages} must hold a JSON list of chat messages.")
+    else:
+        content = [{"type": "image", "image": str(file)} for file in options.image]
+        content += [{"type": "text", "text": options.chat or options.prompt}]
+        messages = [{"role": "user", "content": content if options.image else options.chat}]
+    if options.prompt is not None and not options.image:
+        return tokenizer, tokenizer.encode(options.prompt), {}
+
+    from ascend_k3.images import collect_images, image_prompt, preprocess_batch
+
+    pictures = collect_images(messages, allow_remote=options.allow_remote)
+    prompts = [image_prompt(*picture.size) for picture in pictures]
+    images = dict(zip(("pixel_values", "grid_thws"), preprocess_batch(pictures), strict=True)) if pictures else {}
+    if options.prompt is not None:
+        segments = [*((text, True) for text in prompts), (options.prompt, False)]
+        return tokenizer, tokenizer.encode_segments(segments), images
+    return tokenizer, apply_chat_template(tokenizer, messages, image_prompts=prompts or None), images
+
+
 def _logits(options: argparse.Namespace) -> int:
     import torch
-    from safetensors.torch import save_file
 
-    from ascend_k3.files import replaced
+    from ascend_k3.files import replaced, save_tensors
 
     _require_folder(options.checkpoint)
     ids = _token_list(options.tokens)
-    if not options.output.absolute().parent.is_dir():
-        raise FileNotFoundError(
-            f"{options.output.absolute().parent} does not exist; make the folder of --output first."
-        )
-    model = _load(options)
-    with torch.inference_mode():
-        logits = model(torch.tensor([ids])).logits[0].float()
     with replaced(options.output) as file:
-        save_file({"logits": logits.contiguous()}, file)
+        model = _load(options)
+        with torch.inference_mode():
+            logits = model(_as_tensor(ids, model.config.text.vocab_size)).logits[0].float()
+        save_tensors({"logits": logits.contiguous()}, file)
     print(f"{options.output}: logits {list(logits.shape)} float32")
     return DONE
 
@@ -200,6 +230,16 @@ def _convert(options: argparse.Namespace) -> int:
     return DONE
 
 
+def _as_tensor(ids: list[int], vocabulary: int) -> Any:
+    """Token ids as one row, once they are known to be in the vocabulary."""
+    import torch
+
+    wrong = [token for token in ids if not 0 <= token < vocabulary]
+    if wrong:
+        raise ValueError(f"token id {wrong[0]} is outside the vocabulary: ids go from 0 to {vocabulary - 1}.")
+    return torch.tensor([ids])
+
+
 def _load(options: argparse.Namespace) -> Any:
     import torch
 
@@ -216,17 +256,22 @@ def _require_folder(path: Path) -> None:
 
 def _token_list(text: str) -> list[int]:
     """Token ids from "1,2,3", or from a JSON file with a list of them."""
+    from ascend_k3.files import read_json
+
     source = "--tokens"
     if text.endswith(".json"):
         source = text
-        try:
-            ids = json.loads(Path(text).read_text(encoding="utf-8"))
-        except (UnicodeDecodeError, json.JSONDecodeError) as error:
-            raise ValueError(f"{text} is not readable as JSON ({error}); it must be a list of token ids.") from error
+        if not Path(text).exists():
+            raise FileNotFoundError(f"{text} does not exist; --tokens takes a JSON file with a list of token ids.")
+        ids = read_json(text)
+        shown = json.dumps(ids)
     else:
-        ids = [int(part) if part.strip().lstrip("-").isdecimal() else part for part in text.split(",") if part.strip()]
+        parts = [part.strip() for part in text.split(",")] if text.strip(", ") else []
+        ids = [int(part) if part.removeprefix("-").isdecimal() else part for part in parts]
+        shown = repr(text)
     if not isinstance(ids, list) or not all(type(item) is int for item in ids):
-        raise ValueError(f"{source} must be a list of token ids such as 1,2,3; got {text!r}.")
+        shown = shown if len(shown) <= 80 else f"{shown[:80]}..."
+        raise ValueError(f"{source} must be a list of token ids such as 1,2,3; got {shown}.")
     if not ids:
         raise ValueError(f"{source} holds no token; give at least one.")
     return ids
@@ -239,7 +284,10 @@ def _layer_list(text: str) -> list[int]:
         first, _, last = part.strip().partition("-")
         if not first.isdecimal() or (last and not last.isdecimal()):
             raise ValueError(f"--layers must be numbers and ranges such as 0-3,7; got {text!r}.")
-        layers += range(int(first), int(last or first) + 1)
+        begin, end = int(first), int(last or first)
+        if not begin <= end < MOST_LAYERS:
+            raise ValueError(f"--layers has the range {part.strip()}; it must rise, and stay below {MOST_LAYERS}.")
+        layers += range(begin, end + 1)
     return layers
 
 

@@ -15,6 +15,7 @@ from ascend_k3.config import K3Config
 from ascend_k3.decoder import Decoder
 from ascend_k3.moe import Experts, Router
 from ascend_k3.norm import RMSNorm
+from ascend_k3.ops.checks import INTEGERS
 from ascend_k3.sequences import Sequences
 from ascend_k3.vision import MERGE, PositionEmbedding, Projector, VisionTower
 
@@ -47,6 +48,7 @@ class K3ForConditionalGeneration(nn.Module):
         super().__init__()
         self.config = config
         self.packed_experts = packed_experts
+        self.stop_ids: tuple[int, ...] = (config.text.eos_token_id,)  # `load_model` takes the union of its files
         self.language_model = LanguageModel(config, packed_experts)
         if config.vision is not None:
             self.vision_tower = VisionTower(config.vision)
@@ -75,9 +77,8 @@ class K3ForConditionalGeneration(nn.Module):
         attention_mask: Tensor | None = None,
         pixel_values: Tensor | None = None,
         grid_thws: Tensor | None = None,
-        *,
         cache: K3Cache | None = None,
-        cache_slots: Sequence[int] | None = None,
+        cache_slots: Sequence[int] | Tensor | None = None,
         cu_seqlens: Tensor | None = None,
         logits_to_keep: int = 0,
     ) -> K3Output:
@@ -91,7 +92,7 @@ class K3ForConditionalGeneration(nn.Module):
             grid_thws: [images, 3] frames, rows and columns of patches of each image. `input_ids` holds
                 `media_placeholder_token_id` either once for each image, and is expanded here (logits are those of the
                 expanded rows, padded on the side that `attention_mask` pads on), or once for each image token.
-            cache: continue the sequences that it holds, and store these tokens in it.
+            cache: continue the sequences that it holds, and store these tokens in it; nothing then has a gradient.
             cache_slots: the cache's slot of each sequence; 0 to N-1 when None.
             cu_seqlens: [N + 1]; B is 1 and its T tokens are N sequences, one after another.
             logits_to_keep: 0 for all positions; n for the last n real tokens of each sequence, as [N, n, vocab]
@@ -99,28 +100,32 @@ class K3ForConditionalGeneration(nn.Module):
         Raises: ValueError for a wrong shape, an id outside the vocabulary, a mask with holes or slots that do not fit;
             NonFiniteError from the cache.
         """
+        if isinstance(logits_to_keep, bool) or not isinstance(logits_to_keep, int) or logits_to_keep < 0:
+            raise ValueError(f"logits_to_keep must be 0 (all) or the number of last tokens, got {logits_to_keep!r}.")
+        if cache is None and cache_slots is not None:
+            raise ValueError("cache_slots names slots of a cache; give the cache as well.")
         tokens, lengths, positions = self._stream(input_ids, attention_mask, cu_seqlens)
         shape = tuple(input_ids.shape)
         media = is_media = None
         if pixel_values is not None or grid_thws is not None:
-            media, tokens, counts = self._media(tokens, pixel_values, grid_thws)
+            media, tokens, repeats = self._media(tokens, pixel_values, grid_thws)
             is_media = tokens == self.config.media_placeholder_token_id
-            if len(counts):  # one placeholder became several
-                lengths = [int(part.sum()) for part in counts.split(lengths)]
+            if len(repeats):  # one placeholder became several
+                lengths = [int(part.sum()) for part in repeats.split(lengths)]
                 shape, positions = _aligned(lengths, shape, attention_mask, cu_seqlens is not None)
-        step = None
-        if cache is not None:
-            step = cache.begin(range(len(lengths)) if cache_slots is None else list(cache_slots), lengths)
         offsets = torch.tensor([0, *lengths]).cumsum(0)
-        sequences = Sequences(offsets.to(tokens.device), tuple(lengths), step)
-        hidden = self.language_model.model(tokens, sequences, media, is_media)
-        if cache is not None and step is not None:
+        if cache is None:
+            sequences = Sequences(offsets.to(tokens.device), tuple(lengths))
+            hidden = self.language_model.model(tokens, sequences, media, is_media)
+        else:
+            step = cache.begin(range(len(lengths)) if cache_slots is None else cache_slots, lengths)
+            sequences = Sequences(offsets.to(tokens.device), tuple(lengths), step)
+            with torch.no_grad():  # the cache would cut the graph of keys, values and states, and gradients be wrong
+                hidden = self.language_model.model(tokens, sequences, media, is_media)
             cache.commit(step)
 
         rows, places = torch.arange(len(tokens)), positions
         if logits_to_keep:
-            if logits_to_keep < 0:
-                raise ValueError(f"logits_to_keep must be 0 (all) or the number of last tokens, got {logits_to_keep}.")
             ends = offsets[1:, None] - torch.arange(logits_to_keep, 0, -1)
             kept = (ends >= offsets[:-1, None]).flatten()
             rows, places, shape = ends.flatten()[kept], kept.nonzero().flatten(), (len(lengths), logits_to_keep)
@@ -136,15 +141,18 @@ class K3ForConditionalGeneration(nn.Module):
         self, input_ids: Tensor, attention_mask: Tensor | None, cu_seqlens: Tensor | None
     ) -> tuple[Tensor, list[int], Tensor]:
         """The real tokens [T], the length of each sequence, and the position of each token in the flat input."""
-        if input_ids.dim() != 2 or input_ids.is_floating_point():
+        for name, value in (("input_ids", input_ids), ("attention_mask", attention_mask), ("cu_seqlens", cu_seqlens)):
+            if not isinstance(value, Tensor) and (value is not None or name == "input_ids"):
+                raise ValueError(f"{name} must be a torch.Tensor, got {type(value).__name__}.")
+        if input_ids.dim() != 2 or input_ids.dtype not in INTEGERS:
             raise ValueError(
-                f"input_ids must be integers of the shape [B, T], got {input_ids.dtype} {list(input_ids.shape)}."
+                f"input_ids must be int32 or int64 of the shape [B, T], got {input_ids.dtype} {list(input_ids.shape)}."
             )
         batch, length = input_ids.shape
         if cu_seqlens is not None:
             if attention_mask is not None:
                 raise ValueError("give attention_mask or cu_seqlens, not both: packed sequences have no padding.")
-            values = cu_seqlens.tolist()
+            values = cu_seqlens.flatten().tolist()
             rising = all(b >= a for a, b in zip(values, values[1:], strict=False))
             if batch != 1 or not values or values[0] != 0 or values[-1] != length or not rising:
                 raise ValueError(
@@ -156,7 +164,7 @@ class K3ForConditionalGeneration(nn.Module):
         elif attention_mask is None:
             lengths, positions = [length] * batch, torch.arange(batch * length)
         else:
-            lengths, positions = _unpadded(attention_mask, (batch, length))
+            lengths, positions = unpadded(attention_mask, (batch, length))
         tokens = input_ids.flatten()[positions.to(input_ids.device)].to(self.device)
         vocabulary = self.config.text.vocab_size
         wrong = tokens[(tokens < 0) | (tokens >= vocabulary)]
@@ -167,7 +175,7 @@ class K3ForConditionalGeneration(nn.Module):
     def _media(
         self, tokens: Tensor, pixel_values: Tensor | None, grid_thws: Tensor | None
     ) -> tuple[Tensor, Tensor, Tensor]:
-        """Embeddings of the images [M, D], the tokens with a placeholder for each, and how often each token was repeated.
+        """Embeddings of the images [M, D], the tokens with a placeholder for each, and how often a token was repeated.
 
         The repeats are empty when the placeholders came expanded.
         """
@@ -183,8 +191,8 @@ class K3ForConditionalGeneration(nn.Module):
             return embeddings, tokens, tokens.new_empty(0)
         if found != len(sizes):
             raise ValueError(
-                f"input_ids hold {found} image placeholders (id {self.config.media_placeholder_token_id}); there must be "
-                f"one for each of the {len(sizes)} images, or one for each of their {len(embeddings)} tokens."
+                f"input_ids hold {found} image placeholders (id {self.config.media_placeholder_token_id}); there must "
+                f"be one for each of the {len(sizes)} images, or one for each of their {len(embeddings)} tokens."
             )
         repeats = torch.ones_like(tokens).masked_scatter(placeholders, sizes.to(tokens.dtype))
         return embeddings, tokens.repeat_interleave(repeats), repeats
@@ -195,7 +203,8 @@ class K3ForConditionalGeneration(nn.Module):
 
         Matrices are normal with `initializer_range` (0.02 when the config has none); norms are one, biases zero. The
         residual queries are zero, so that a mixture starts as a plain mean. A_log is zero and dt_bias such that the
-        decays of one token lie between 1e-3 and 1 in log, evenly in log: the report does not state its own choice.
+        log decay of one token lies between -1e-3 and -1 (or half its bound), evenly in log: the report does not state
+        its own choice.
         """
         deviation = float(self.config.text.metadata.get("initializer_range", 0.02))
         for module in self.modules():
@@ -218,8 +227,12 @@ class K3ForConditionalGeneration(nn.Module):
                 module.weight.fill_(1)
             elif isinstance(module, KimiDeltaAttention):
                 module.A_log.zero_()
-                decay = torch.empty_like(module.dt_bias).uniform_(math.log(1e-3), 0, generator=generator).exp()
-                module.dt_bias.copy_(torch.logit(decay / -module.config.gate_lower_bound))
+                bound = -module.config.gate_lower_bound
+                high = math.log(min(1.0, bound / 2))
+                decay = (
+                    torch.empty_like(module.dt_bias).uniform_(math.log(1e-3) + high, high, generator=generator).exp()
+                )
+                module.dt_bias.copy_(torch.logit(decay / bound))
         for name, parameter in self.named_parameters():
             if name.endswith("res_proj.weight"):
                 parameter.zero_()
@@ -238,7 +251,7 @@ def _aligned(
     return (len(lengths), longest), torch.cat(parts) if parts else torch.arange(0)
 
 
-def _unpadded(mask: Tensor, shape: tuple[int, int]) -> tuple[list[int], Tensor]:
+def unpadded(mask: Tensor, shape: tuple[int, ...]) -> tuple[list[int], Tensor]:
     """The number of real tokens in each row, and the flat positions of all of them."""
     if tuple(mask.shape) != shape:
         raise ValueError(f"attention_mask must have the shape of input_ids, {list(shape)}, got {list(mask.shape)}.")

@@ -10,11 +10,9 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from ascend_k3 import ops
-from ascend_k3.config import TextConfig
+from ascend_k3.config import MX_GROUP, TextConfig
 from ascend_k3.mlp import FeedForward
 from ascend_k3.norm import RMSNorm, small_parameter_dtype
-
-GROUP = 32  # elements under one scale in MXFP4
 
 
 class Router(nn.Module):
@@ -63,7 +61,7 @@ class Experts(nn.Module):
         for name, rows, columns in (("w13", 2 * inner, latent), ("w2", latent, inner)):
             if packed:
                 codes = torch.empty(config.num_experts, rows, columns // 2, dtype=torch.uint8)
-                scale = torch.empty(config.num_experts, rows, columns // GROUP, dtype=torch.uint8)
+                scale = torch.empty(config.num_experts, rows, columns // MX_GROUP, dtype=torch.uint8)
                 self.register_buffer(f"{name}_codes", codes)
                 self.register_buffer(f"{name}_scale", scale)
             else:
@@ -131,7 +129,14 @@ def _split_experts(module: Experts, state_dict: dict[str, Any], prefix: str, _: 
 
 
 def _stack_experts(
-    module: Experts, state_dict: dict[str, Any], prefix: str, _: Any, __: bool, missing: list[str], *___: Any
+    module: Experts,
+    state_dict: dict[str, Any],
+    prefix: str,
+    _: Any,
+    __: bool,
+    missing: list[str],
+    ___: list[str],
+    errors: list[str],
 ) -> None:
     for name, suffix in module.stacks():
         if prefix + name in state_dict:
@@ -140,10 +145,17 @@ def _stack_experts(
         stack = torch.empty_like(current, device="cpu") if current.is_meta else current.clone()
         found = 0
         for key, view in module.cut(name, stack, suffix):
-            if prefix + key in state_dict:
-                view.copy_(state_dict.pop(prefix + key))
-                found += 1
-            else:
+            value = state_dict.pop(prefix + key, None)
+            if value is None:
                 missing.append(prefix + key)
+                continue
+            found += 1
+            if value.shape != view.shape or value.is_floating_point() != view.is_floating_point():
+                errors.append(
+                    f"{prefix + key}: the module has {view.dtype} {list(view.shape)}, "
+                    f"the state dict {value.dtype} {list(value.shape)}."
+                )
+            else:
+                view.copy_(value)
         if found:
             state_dict[prefix + name] = stack

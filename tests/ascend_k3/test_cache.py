@@ -107,12 +107,29 @@ def test_a_failed_forward_leaves_the_slot_unusable(monkeypatch: pytest.MonkeyPat
         ([1, 1], [1, 1], "cache_slots must name each slot once"),
         ([3], [1], "cache slot 3 does not exist; the cache has slots 0 to 2"),
         ([-1], [1], "cache slot -1 does not exist"),
+        ([True], [1], r"cache slots must be a list of integers, got \[True\]"),
+        ("01", [1, 1], "cache slots must be a list of integers, got '01'"),
+        (1, [1], "cache slots must be a list of integers, got 1"),
         ([0], [201], "cache slot 0 holds 0 tokens and 201 more exceed its max_tokens, 200"),
     ],
 )
 def test_slots_that_do_not_fit_are_refused(slots: list[int], counts: list[int], message: str) -> None:
     with pytest.raises(ValueError, match=message):
         new_cache().begin(slots, counts)
+
+
+def test_slots_may_be_a_tensor() -> None:
+    cache = new_cache()
+    tiny("ckpt_mxfp4")(TOKENS.expand(2, -1), cache=cache, cache_slots=torch.tensor([2, 0]))
+    assert [cache.length(slot) for slot in range(3)] == [12, 0, 12]
+    with pytest.raises(ValueError, match="must name each slot once"):
+        tiny("ckpt_mxfp4")(TOKENS.expand(2, -1), cache=cache, cache_slots=torch.tensor([1, 1]))
+
+
+def test_only_slots_that_exist_are_reset() -> None:
+    for slot in (-1, 3):
+        with pytest.raises(ValueError, match=f"cache slot {slot} does not exist"):
+            new_cache().reset([slot])
 
 
 def test_sizes_are_refused() -> None:

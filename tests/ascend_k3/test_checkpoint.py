@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
 import subprocess
 import sys
@@ -117,6 +118,25 @@ def test_a_state_dict_with_a_missing_expert_is_refused() -> None:
     del state[missing]
     with pytest.raises(RuntimeError, match=f'Missing key.*"{missing}"'):
         model.load_state_dict(state)
+
+
+@pytest.mark.parametrize("change", [lambda v: v[:1], lambda v: torch.rand(v.shape), lambda v: v[:3]])
+def test_a_state_dict_with_an_expert_of_another_form_is_refused(change) -> None:
+    model = load_model(FIXTURES / "ckpt_mxfp4")
+    name = "language_model.model.layers.1.block_sparse_moe.experts.3.w1.weight_packed"
+    state = {key: value.clone() for key, value in model.state_dict().items()}
+    before = state[name].clone()
+    with pytest.raises(RuntimeError, match=rf"{name}: the module has torch.uint8 \[32, 32\], the state dict "):
+        model.load_state_dict({**state, name: change(state[name])})
+    assert torch.equal(model.state_dict()[name], before)
+
+
+@pytest.mark.parametrize(
+    "options", [dict(experts="mxfp4"), dict(experts=None), dict(dtype=torch.int8), dict(dtype="float32")]
+)
+def test_a_dtype_that_is_none_is_refused(options: dict) -> None:
+    with pytest.raises(ValueError, match="load_model: (dtype|experts) is "):
+        load_model(FIXTURES / "ckpt_mxfp4", **options)
 
 
 def test_names_without_the_root_are_read(copy: Path) -> None:
@@ -380,7 +400,7 @@ resource.setrlimit(resource.RLIMIT_FSIZE, (200_000, 200_000))
 save_model(model, {str(tmp_path / "out")!r})
 """
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, cwd=tmp_path, check=False)
-    assert done.returncode != 0 and "File too large" in done.stderr, done.stderr[-800:]
+    assert done.returncode != 0 and "cannot be written" in done.stderr, done.stderr[-800:]
     assert list(tmp_path.iterdir()) == []
 
 
@@ -447,6 +467,16 @@ def test_loading_holds_the_model_and_one_tensor(tmp_path: Path) -> None:
     print(f"model {size:,} bytes, largest tensor {largest:,}, peak {peak:,}: {peak / size:.3f} of the model")
     assert peak <= 1.1 * size + largest
     assert peak >= 0.9 * size, "the measurement did not see the model"
+
+
+def test_written_files_have_the_permissions_of_new_files(tmp_path: Path) -> None:
+    before = os.umask(0o027)
+    try:
+        save_model(tiny("ckpt_kernel"), tmp_path / "out")
+    finally:
+        os.umask(before)
+    assert {oct(file.stat().st_mode & 0o777) for file in (tmp_path / "out").iterdir()} == {"0o640"}
+    assert oct((tmp_path / "out").stat().st_mode & 0o777) == "0o750"
 
 
 def test_written_files_are_plain_safetensors(tmp_path: Path) -> None:

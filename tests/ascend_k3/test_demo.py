@@ -158,7 +158,9 @@ def test_a_run_too_short_to_learn_goes_all_the_way_and_fails(
     shown = capsys.readouterr().out
     assert "Untrained: 0.0% of 200" in shown
     assert re.search(r"step +1/2 .* loss \d", shown)
-    assert "differ by at most 0 from those before saving" in shown
+    change = re.search(r"logits differ from those before saving by at most (\S+) of the largest", shown)
+    assert change is not None
+    assert float(change[1]) <= demo.LOGITS_CHANGE
     assert shown.count("WRONG, it is") == 1 + demo.SHOWN
     assert "FAILED in" in shown
 
@@ -182,12 +184,34 @@ def answers(right: int) -> list[Answered]:
 
 
 @pytest.mark.parametrize(
-    ("untrained", "reloaded", "expected"),
-    [(0, 200, True), (19, 190, True), (0, 189, False), (20, 200, False), (0, 0, False)],
-    ids=["all", "just enough", "one too few", "untrained too good", "untrained"],
+    ("untrained", "reloaded", "change", "expected"),
+    [
+        pytest.param(0, 200, 0.0, True, id="all"),
+        pytest.param(19, 190, demo.LOGITS_CHANGE, True, id="just enough"),
+        pytest.param(0, 189, 0.0, False, id="one too few"),
+        pytest.param(20, 200, 0.0, False, id="untrained too good"),
+        pytest.param(0, 0, 0.0, False, id="untrained"),
+        pytest.param(0, 200, 0.01, False, id="other logits"),
+        pytest.param(0, 200, float("nan"), False, id="logits that are no numbers"),
+    ],
 )
-def test_success_is_exact_answers_that_training_brought(untrained: int, reloaded: int, expected: bool) -> None:
-    assert demo.is_success(answers(untrained), answers(reloaded)) is expected
+def test_success_is_answers_that_training_brought_and_logits_that_were_kept(
+    untrained: int, reloaded: int, change: float, expected: bool
+) -> None:
+    assert demo.is_success(answers(untrained), answers(reloaded), change) is expected
+
+
+def test_wrong_packed_experts_change_the_logits(
+    tokenizer: K3Tokenizer, model: K3ForConditionalGeneration, tmp_path: Path
+) -> None:
+    demo.round_experts(model)
+    demo.round_rest(model)
+    save_model(model, tmp_path / "checkpoint", experts="mxfp4")
+    reloaded = load_model(tmp_path / "checkpoint", dtype=torch.float32)
+    ids = torch.tensor([tokenizer.encode(draws(held_out=True)[0].prompt("A"))])
+    assert demo.logits_change(model, reloaded, ids) <= demo.LOGITS_CHANGE
+    next(module for module in reloaded.modules() if isinstance(module, Experts)).w13_scale.sub_(1)
+    assert demo.logits_change(model, reloaded, ids) > demo.LOGITS_CHANGE, "gate and up of one layer are halved"
 
 
 @pytest.mark.slow

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from pathlib import Path
 
 import pytest
@@ -28,6 +29,32 @@ def test_a_failed_write_keeps_the_old_file(tmp_path: Path) -> None:
         file.write_text("ne")
         raise OSError("disk full")
     assert path.read_text() == "old" and list(tmp_path.iterdir()) == [path]
+
+
+def test_only_regular_files_are_replaced(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe")
+    for path in (tmp_path, tmp_path / "pipe"):
+        with (
+            pytest.raises(FileExistsError, match="is not a regular file, and only such a file is replaced"),
+            replaced(path),
+        ):
+            pass
+    with pytest.raises(CheckpointError, match="pipe: it is not a regular file"):
+        read_json(tmp_path / "pipe")
+
+
+def test_a_link_stays_a_link(tmp_path: Path) -> None:
+    (tmp_path / "target").write_text("old")
+    (tmp_path / "link").symlink_to("target")
+    with replaced(tmp_path / "link") as file:
+        file.write_text("new")
+    assert (tmp_path / "link").is_symlink() and (tmp_path / "target").read_text() == "new"
+
+
+def test_a_key_that_stands_twice_is_said_so(tmp_path: Path) -> None:
+    (tmp_path / "x.json").write_text('{"a": {"b": 1, "b": 2}}')
+    with pytest.raises(CheckpointError, match="x.json: the key 'b' stands twice in one object"):
+        read_json(tmp_path / "x.json")
 
 
 def test_a_folder_appears_when_it_is_complete(tmp_path: Path) -> None:
@@ -74,5 +101,5 @@ def test_what_is_no_object_is_said_so(tmp_path: Path) -> None:
     (tmp_path / "x.json").write_text("[1]")
     with pytest.raises(CheckpointError, match="must be a JSON object, got list"):
         read_object(tmp_path / "x.json")
-    with pytest.raises(CheckpointError, match="cannot be read"):
+    with pytest.raises(CheckpointError, match="it is not a regular file"):
         read_json(tmp_path)

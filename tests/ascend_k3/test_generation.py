@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import json
+import shutil
+from pathlib import Path
+
 import pytest
 import torch
 
-from ascend_k3 import NonFiniteError, generate
+from ascend_k3 import NonFiniteError, generate, load_model
 from ascend_k3.generation import sample
 from tests.ascend_k3.checkpoints import NAMES, expected, tiny
+from tests.paths import FIXTURES
 
 PROMPTS = [[5, 6, 7], [9], list(range(1, 71)), [11, 12, 13, 14, 15, 16, 17]]
 
@@ -106,6 +111,29 @@ def test_logits_that_are_not_finite_name_the_prompt() -> None:
         hook.remove()
 
 
+def test_a_state_that_is_not_finite_names_the_prompt() -> None:
+    model = load_model(FIXTURES / "ckpt_bf16", dtype=torch.float32)
+    with torch.no_grad():
+        model.language_model.model.layers[0].self_attn.v_proj.weight.fill_(torch.inf)
+    with pytest.raises(NonFiniteError, match=r"generate: the KDA state of layer 0 in cache slot 0 .* after 2 tokens"):
+        generate(model, [[1, 2]], max_new_tokens=2)
+
+
+def test_stop_ids_are_those_of_all_files(tmp_path: Path) -> None:
+    folder = Path(shutil.copytree(FIXTURES / "ckpt_mxfp4", tmp_path / "copy"))
+    free = generate(tiny("ckpt_mxfp4"), [[5, 6, 7]], max_new_tokens=6, stop_ids=[])[0].tolist()
+    (folder / "generation_config.json").write_text(json.dumps({"eos_token_id": [146, free[2]]}))
+    model = load_model(folder, dtype=torch.float32)
+    assert set(model.stop_ids) == {146, free[2]}
+    assert generate(model, [[5, 6, 7]], max_new_tokens=6)[0].tolist() == free[: free.index(free[2]) + 1]
+
+
+def test_the_coldest_temperature_is_greedy() -> None:
+    logits = torch.tensor([1.0, 3.0, 2.0])
+    for temperature in (5e-324, 1e-40, 1e-3):
+        assert sample(logits, temperature, 1.0, torch.Generator()) == 1
+
+
 def test_nothing_to_do() -> None:
     model = tiny("ckpt_bf16")
     assert generate(model, [[1]], max_new_tokens=0).shape == (1, 0)
@@ -121,11 +149,19 @@ def test_nothing_to_do() -> None:
         ([[1]], {"temperature": float("nan")}, "temperature must be 0 or a positive number, got nan"),
         ([[1]], {"top_p": 0.0}, r"top_p must lie in \(0, 1\], got 0.0"),
         ([[1]], {"max_new_tokens": -2}, "max_new_tokens must not be negative, got -2"),
+        ([[10**30]], {}, "token id 1000000000000000000000000000000 is outside the vocabulary"),
+        ([[True]], {}, "prompt 0 must be a list of integers, got True in it"),
+        ([1, 2], {}, "prompt 0 must be a list of token ids, got 1"),
+        (["ab"], {}, "prompt 0 must be a list of token ids, got 'ab'"),
+        ([[1]], {"seed": 2**64}, "seed must be an integer of 64 bits"),
+        ([[1]], {"seed": 1.5}, "seed must be an integer of 64 bits, or a list of them, got 1.5"),
+        ([[1]], {"max_new_tokens": 2.0}, "max_new_tokens must be an integer, got 2.0"),
+        (torch.ones(1, 3, dtype=torch.int64), {"attention_mask": torch.tensor([[1, 0, 1]])}, "a hole in row 0"),
         ([[1]], {"seed": [1, 2]}, "2 seeds for 1 prompts"),
         ([[1]], {"attention_mask": torch.ones(1, 1)}, "a list of prompts has no padding"),
-        (torch.zeros(1, 2), {}, r"input_ids must be integers of the shape \[B, T\]"),
+        (torch.zeros(1, 2), {}, r"input_ids must be int32 or int64 of the shape \[B, T\]"),
         (torch.ones(1, 2, dtype=torch.int64), {"attention_mask": torch.ones(1, 3)}, "must have the shape of input_ids"),
-        ([[1]], {"max_new_tokens": 5000}, "the model goes up to 4096"),
+        ([[1]], {"max_new_tokens": 5000}, "must not exceed the 4096 positions of the model"),
     ],
 )
 def test_a_wrong_call_is_refused(prompts, options: dict, message: str) -> None:

@@ -217,12 +217,50 @@ def test_the_release_counts_as_published(release: K3ForConditionalGeneration) ->
     assert sum(p.numel() for p in release.parameters()) + 2 * codes == 2_779_931_834_976
 
 
+def test_the_call_of_the_contract_by_position() -> None:
+    model, tokens = tiny("ckpt_bf16"), random_tokens(1, 4)
+    assert torch.equal(model(tokens, None, None, None).logits, model(tokens).logits)
+
+
+def test_a_refused_call_leaves_the_cache_as_it_was() -> None:
+    model, tokens = tiny("ckpt_mxfp4"), random_tokens(2, 9)
+    cache = model.new_cache(max_sequences=3, max_tokens=20)
+    for wrong in (-1, 1.0, True):
+        with pytest.raises(ValueError, match="logits_to_keep must be 0"):
+            model(tokens, cache=cache, logits_to_keep=wrong)
+    assert cache.length(0) == 0
+    model(tokens, cache=cache)
+
+
+def test_no_sequences_with_a_cache() -> None:
+    model = tiny("ckpt_bf16")
+    assert model(random_tokens(0, 5), cache=model.new_cache(max_sequences=1, max_tokens=8)).logits.shape == (0, 5, 160)
+
+
+def test_nothing_has_a_gradient_through_a_cache() -> None:
+    model = tiny("ckpt_bf16")
+    logits = model(random_tokens(1, 5), cache=model.new_cache(max_sequences=1, max_tokens=8)).logits
+    with pytest.raises(RuntimeError, match="appears to not have been used in the graph"):
+        torch.autograd.grad(logits.sum(), model.language_model.model.embed_tokens.weight)
+
+
+@pytest.mark.parametrize("bound", [-5.0, -0.5, -0.01])
+def test_drawn_parameters_are_finite_at_every_gate_bound(bound: float) -> None:
+    data = json.loads((FIXTURES / "ckpt_kernel/config.json").read_text())
+    data["text_config"]["linear_attn_config"]["gate_lower_bound"] = bound
+    model = K3ForConditionalGeneration(K3Config.from_dict(data))
+    assert all(torch.isfinite(parameter).all() for parameter in model.parameters())
+
+
 # --- refusals --------------------
 
 
 REFUSED = {
-    "rank": (dict(input_ids=torch.zeros(3, dtype=torch.int64)), r"input_ids must be integers of the shape \[B, T\]"),
-    "floats": (dict(input_ids=torch.zeros(1, 3)), r"input_ids must be integers .* got torch.float32 \[1, 3\]"),
+    "rank": (
+        dict(input_ids=torch.zeros(3, dtype=torch.int64)),
+        r"input_ids must be int32 or int64 of the shape \[B, T\]",
+    ),
+    "floats": (dict(input_ids=torch.zeros(1, 3)), r"input_ids must be int32 or int64 .* got torch.float32 \[1, 3\]"),
     "too-large": (
         dict(input_ids=torch.tensor([[1, 160]])),
         "token id 160 is outside the vocabulary: ids go from 0 to 159",
@@ -237,6 +275,12 @@ REFUSED = {
     ),
     "packed-end": (dict(cu_seqlens=torch.tensor([0, 3])), r"cu_seqlens must rise from 0 to 4.* got \[0, 3\]"),
     "packed-falls": (dict(cu_seqlens=torch.tensor([0, 3, 2, 4])), "cu_seqlens must rise from 0 to 4"),
+    "list": (dict(input_ids=[[1, 2]]), "input_ids must be a torch.Tensor, got list"),
+    "mask-list": (dict(attention_mask=[[1, 1, 1, 1]]), "attention_mask must be a torch.Tensor, got list"),
+    "packed-list": (dict(cu_seqlens=[0, 4]), "cu_seqlens must be a torch.Tensor, got list"),
+    "packed-scalar": (dict(cu_seqlens=torch.tensor(4)), r"cu_seqlens must rise from 0 to 4"),
+    "bool": (dict(input_ids=torch.ones(1, 2, dtype=torch.bool)), "input_ids must be int32 or int64"),
+    "slots-alone": (dict(cache_slots=[0]), "cache_slots names slots of a cache; give the cache as well"),
     "keep": (dict(logits_to_keep=-1), "logits_to_keep must be 0 .* got -1"),
 }
 
