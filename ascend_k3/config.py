@@ -9,20 +9,17 @@ Source: the released config.json of Kimi K3; field names are its keys. Layer num
 from __future__ import annotations
 
 import copy
-import math
+import os
+import sys
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
+from ascend_k3.config_keys import SHOWN_ITEMS, Keys, shown
 from ascend_k3.files import read_json
 from ascend_k3.ops.errors import CheckpointError
-
-# Keys without influence on what the model computes: kept, and written back unchanged.
-METADATA = frozenset(
-    "architectures auto_map dtype torch_dtype transformers_version initializer_range use_cache model_type "
-    "_name_or_path _attn_implementation ignore_index id2label label2id".split()
-)
 
 # Keys that select one of several formulas. K3 has one value for each; another would be another model.
 _FIXED_TEXT: dict[str, Any] = {
@@ -54,8 +51,14 @@ _FIXED_VISION: dict[str, Any] = {
     "pos_emb_type": "divided_fixed",
     "projector_hidden_act": "gelu",
 }
+MX_GROUP = 32  # inputs that share one scale of an MXFP4 weight
 # What compressed-tensors writes for MXFP4; the only quantization that a K3 checkpoint has.
-_MXFP4_WEIGHTS = {"num_bits": 4, "type": "float", "group_size": 32, "strategy": "group", "symmetric": True}
+_MXFP4_WEIGHTS = {"num_bits": 4, "type": "float", "group_size": MX_GROUP, "strategy": "group", "symmetric": True}
+
+# A damaged number must not start a loop over billions of tensors. Far above the release: 93 layers, 896 experts each.
+_LARGEST_SIZE = 2**31
+_LARGEST_COUNT = {"num_hidden_layers": 2**12, "vt_num_hidden_layers": 2**12, "num_experts": 2**20}
+_MOST_EXPERTS = 2**20  # in all layers together
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -97,7 +100,7 @@ class VisionConfig:
     metadata: Mapping[str, Any] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        _positive(self, "vision_config", skip=("metadata",))
+        _check_sizes(self, "vision_config", skip=("metadata",))
         if self.qkv_hidden_size % (4 * self.vt_num_attention_heads):
             raise CheckpointError(
                 f"vision_config.qkv_hidden_size is {self.qkv_hidden_size}; it must be a multiple of "
@@ -150,7 +153,7 @@ class TextConfig:
     LOW_RANK_NORM_EPS = 1e-6
 
     def __post_init__(self) -> None:
-        _positive(
+        _check_sizes(
             self,
             "text_config",
             skip=(
@@ -163,7 +166,12 @@ class TextConfig:
                 "pad_token_id",
             ),
         )
-        _positive(self.kda, "text_config.linear_attn_config", skip=("gate_lower_bound",))
+        _check_sizes(self.kda, "text_config.linear_attn_config", skip=("gate_lower_bound",))
+        if self.kda.short_conv_kernel_size < 2:
+            raise CheckpointError(
+                f"linear_attn_config.short_conv_kernel_size is {self.kda.short_conv_kernel_size}; it must be at least "
+                "2, since the convolution keeps the tokens before the current one."
+            )
         if not -5.0 <= self.kda.gate_lower_bound < 0:
             raise CheckpointError(
                 f"linear_attn_config.gate_lower_bound is {self.kda.gate_lower_bound}; it must lie in [-5, 0), since 16 "
@@ -179,6 +187,19 @@ class TextConfig:
                 f"text_config.first_k_dense_replace is {self.first_k_dense_replace}; it must lie between 0 and "
                 f"num_hidden_layers = {self.num_hidden_layers}."
             )
+        experts = (self.num_hidden_layers - self.first_k_dense_replace) * self.num_experts
+        if experts > _MOST_EXPERTS:
+            raise CheckpointError(
+                f"text_config.num_experts is {self.num_experts}, which makes {experts} experts in all layers; "
+                f"they must be at most {_MOST_EXPERTS}."
+            )
+        if "initializer_range" in self.metadata:
+            deviation = self.metadata["initializer_range"]
+            if type(deviation) not in (int, float) or not 0 < deviation <= sys.float_info.max:
+                raise CheckpointError(
+                    f"text_config.initializer_range is {shown(deviation)}; it must be a positive finite number, "
+                    "or be left out."
+                )
         for name in ("bos_token_id", "eos_token_id", "pad_token_id"):
             if not 0 <= getattr(self, name) < self.vocab_size:
                 raise CheckpointError(
@@ -252,7 +273,7 @@ class K3Config:
         """Read a config.json, or the one in a checkpoint folder. Raises `CheckpointError`, or `FileNotFoundError`."""
         path = Path(path)
         file = path / "config.json" if path.is_dir() else path
-        if not file.is_file():
+        if not os.path.lexists(file):
             raise FileNotFoundError(f"{file} does not exist; give a checkpoint folder or its config.json.")
         try:
             return cls.from_dict(read_json(file))
@@ -262,10 +283,10 @@ class K3Config:
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> K3Config:
         """Build from the parsed config.json of a K3 checkpoint."""
-        top = _Keys(data, "config")
-        text = _text_from(_Keys(top.take("text_config"), "text_config"))
+        top = Keys(data, "config")
+        text = _text_from(Keys(top.take("text_config"), "text_config"))
         vision_data = top.take_optional("vision_config")
-        vision = None if vision_data is None else _vision_from(_Keys(vision_data, "vision_config"))
+        vision = None if vision_data is None else _vision_from(Keys(vision_data, "vision_config"))
         top.require({"model_type": "kimi_k3", "tie_word_embeddings": False})
         for name in ("bos_token_id", "eos_token_id", "pad_token_id"):
             top.require({name: getattr(text[0], name)})
@@ -346,94 +367,44 @@ def mxfp4_quantization_config() -> dict[str, Any]:
     }
 
 
-class _Keys:
-    """The keys of one JSON object, taken one by one; what remains must be metadata."""
-
-    def __init__(self, data: Any, where: str) -> None:
-        if not isinstance(data, Mapping):
-            raise CheckpointError(f"{where} must be a JSON object, got {type(data).__name__}.")
-        self.left = dict(data)
-        self.where = where
-
-    def take(self, key: str) -> Any:
-        if key not in self.left:
-            raise CheckpointError(
-                f"{self.where}.{key} is missing; it changes what the model computes, so it is not guessed: "
-                "take it from the config.json of the release this checkpoint was made from."
-            )
-        return self.left.pop(key)
-
-    def take_as(self, key: str, wanted: type) -> Any:
-        value = self.take(key)
-        if not isinstance(value, wanted) or isinstance(value, bool):
-            raise CheckpointError(f"{self.where}.{key} must be of type {wanted.__name__}, got {value!r}.")
-        return value
-
-    def take_optional(self, key: str) -> Any:
-        return self.left.pop(key, None)
-
-    def require(self, values: Mapping[str, Any]) -> None:
-        for key, wanted in values.items():
-            found = self.take(key)
-            if found != wanted or isinstance(found, bool) != isinstance(wanted, bool):
-                raise CheckpointError(
-                    f"{self.where}.{key} is {found!r}; Kimi K3 has {wanted!r}, and nothing else is built."
-                )
-
-    def fill(self, cls: type, skip: tuple[str, ...] = ()) -> dict[str, Any]:
-        """Take every field of dataclass `cls` but those in `skip`, checked for its type."""
-        values = {}
-        for item in fields(cls):
-            if item.name in skip or item.name == "metadata":
-                continue
-            value = self.take(item.name)
-            wanted = (int, float) if item.type == "float" else (int,)
-            if not isinstance(value, wanted) or isinstance(value, bool) or not math.isfinite(value):
-                raise CheckpointError(f"{self.where}.{item.name} must be of type {item.type}, got {value!r}.")
-            values[item.name] = value
-        return values
-
-    def metadata(self) -> dict[str, Any]:
-        unknown = sorted(set(self.left) - METADATA)
-        if unknown:
-            raise CheckpointError(
-                f"{self.where}.{unknown[0]} is not a key of Kimi K3 and could change what the model computes "
-                f"(its value is {self.left[unknown[0]]!r}); remove it if it does not."
-            )
-        return copy.deepcopy(self.left)
-
-
-def _text_from(keys: _Keys) -> tuple[TextConfig, Mapping[str, Any] | None]:
+def _text_from(keys: Keys) -> tuple[TextConfig, Mapping[str, Any] | None]:
     keys.require({"model_type": "kimi_linear", **_FIXED_TEXT})
     values = keys.fill(TextConfig, skip=("full_attn_layers", "kda"))
     keys.require({"num_key_value_heads": values["num_attention_heads"]})
-    linear = _Keys(keys.take("linear_attn_config"), "linear_attn_config")
+    linear = Keys(keys.take("linear_attn_config"), "linear_attn_config")
     kda = KDAConfig(**linear.fill(KDAConfig))
     linear.require({"use_full_rank_gate": True})
     full, recurrent = linear.take("full_attn_layers"), linear.take("kda_layers")
     linear.metadata()
-    _check_layer_lists(full, recurrent, values["num_hidden_layers"])
+    _check_layer_list("full_attn_layers", full)
+    _check_layer_list("kda_layers", recurrent)
     quantization = keys.take_optional("quantization_config")
     text = TextConfig(**values, kda=kda, full_attn_layers=tuple(i - 1 for i in full), metadata=keys.metadata())
+    _check_each_layer_once(full, recurrent, text.num_hidden_layers)
     return text, quantization
 
 
-def _vision_from(keys: _Keys) -> VisionConfig:
+def _vision_from(keys: Keys) -> VisionConfig:
     keys.require(_FIXED_VISION)
     return VisionConfig(**keys.fill(VisionConfig), metadata=keys.metadata())
 
 
-def _check_layer_lists(full: Any, recurrent: Any, layers: int) -> None:
-    for name, value in (("full_attn_layers", full), ("kda_layers", recurrent)):
-        if not isinstance(value, list) or not all(type(i) is int for i in value) or value != sorted(set(value)):
-            raise CheckpointError(
-                f"linear_attn_config.{name} must be an ascending list of layer numbers from 1, got {value!r}."
-            )
-    if sorted(full + recurrent) != list(range(1, layers + 1)):
-        wrong = sorted(set(range(1, layers + 1)).symmetric_difference(full + recurrent) | (set(full) & set(recurrent)))
+def _check_layer_list(name: str, value: Any) -> None:
+    if not isinstance(value, list) or not all(type(i) is int for i in value) or value != sorted(set(value)):
+        raise CheckpointError(
+            f"linear_attn_config.{name} must be an ascending list of layer numbers from 1, got {shown(value)}."
+        )
+
+
+def _check_each_layer_once(full: list[int], recurrent: list[int], layers: int) -> None:
+    listed = {*full, *recurrent}
+    wrong = {i for i in listed if not 1 <= i <= layers} | (set(full) & set(recurrent))
+    wrong.update(islice((i for i in range(1, layers + 1) if i not in listed), SHOWN_ITEMS + 1))
+    if wrong:
+        first = shown(sorted(wrong)[:SHOWN_ITEMS]) + (" and more" if len(wrong) > SHOWN_ITEMS else "")
         raise CheckpointError(
             "linear_attn_config.full_attn_layers and kda_layers must together name each layer from 1 to "
-            f"num_hidden_layers = {layers} once; wrong are {wrong}."
+            f"num_hidden_layers = {layers} once; wrong are {first}."
         )
 
 
@@ -442,7 +413,7 @@ def _check_quantization(data: Mapping[str, Any], text: TextConfig) -> None:
         raise CheckpointError("quantization_config.quant_method must be 'compressed-tensors'; nothing else is read.")
     if data.get("format") != "mxfp4-pack-quantized":
         raise CheckpointError(
-            f"quantization_config.format is {data.get('format')!r}; K3 experts are 'mxfp4-pack-quantized'."
+            f"quantization_config.format is {shown(data.get('format'))}; K3 experts are 'mxfp4-pack-quantized'."
         )
     groups = data.get("config_groups")
     if not isinstance(groups, Mapping) or len(groups) != 1:
@@ -452,19 +423,27 @@ def _check_quantization(data: Mapping[str, Any], text: TextConfig) -> None:
     for key, wanted in _MXFP4_WEIGHTS.items():
         found = weights.get(key) if isinstance(weights, Mapping) else None
         if found != wanted:
-            raise CheckpointError(f"quantization_config weights.{key} is {found!r}; MXFP4 has {wanted!r}.")
+            raise CheckpointError(f"quantization_config weights.{key} is {shown(found)}; MXFP4 has {wanted!r}.")
     if group.get("input_activations") is not None:
         raise CheckpointError("quantization_config input_activations is set; a K3 checkpoint stores weights only.")
     for name in ("routed_expert_hidden_size", "moe_intermediate_size"):
-        if getattr(text, name) % 32:
-            raise CheckpointError(f"text_config.{name} is {getattr(text, name)}; MXFP4 groups need a multiple of 32.")
+        if getattr(text, name) % MX_GROUP:
+            raise CheckpointError(
+                f"text_config.{name} is {getattr(text, name)}; MXFP4 groups need a multiple of {MX_GROUP}."
+            )
 
 
-def _positive(config: Any, where: str, skip: tuple[str, ...]) -> None:
+def _check_sizes(config: Any, where: str, skip: tuple[str, ...]) -> None:
+    """Every number of a config dataclass must be positive, and the whole numbers not absurdly large."""
     for item in fields(config):
+        if item.name in skip:
+            continue
         value = getattr(config, item.name)
-        if item.name not in skip and not value > 0:
-            raise CheckpointError(f"{where}.{item.name} is {value}; it must be positive.")
+        if not value > 0:
+            raise CheckpointError(f"{where}.{item.name} is {shown(value)}; it must be positive.")
+        largest = _LARGEST_COUNT.get(item.name, _LARGEST_SIZE)
+        if item.type == "int" and value > largest:
+            raise CheckpointError(f"{where}.{item.name} is {shown(value)}; it must be at most {largest}.")
 
 
 def _plain(config: Any, skip: tuple[str, ...] = ()) -> dict[str, Any]:
