@@ -1,12 +1,13 @@
 """The checkpoint doctor: compares config, index and shards of a checkpoint with each other and the released layout.
 
 It reads JSON files and headers, and of the weights only the padding of `A_log`; with a manifest it also hashes files.
-Nothing is fetched and nothing is changed. Needs no torch. `problems.py` has the words for what is found.
+Nothing is fetched and nothing is changed; torch is not used. `problems.py` has the words for what is found.
 """
 
 from __future__ import annotations
 
 import gc
+import os
 import re
 import struct
 from collections import Counter
@@ -111,7 +112,7 @@ def _check(folder: Path, hashes: Mapping[str, str] | None, progress: Progress | 
 
 def _check_config(folder: Path, found: Findings) -> K3Config | None:
     file = folder / "config.json"
-    if not file.exists():
+    if not os.path.lexists(file):
         found.add("config-missing", file.name)
         return None
     try:
@@ -124,13 +125,13 @@ def _check_config(folder: Path, found: Findings) -> K3Config | None:
 def _check_index(folder: Path, found: Findings) -> tuple[dict[str, str] | None, Any]:
     """The index's map from tensors to shards, if it can be read, and the total size that it tells."""
     file = folder / INDEX_NAME
-    if file.exists():
+    if os.path.lexists(file):
         try:
             weight_map, metadata = read_index_file(file)
             return weight_map, metadata.get("total_size")
         except CheckpointError as error:
             found.add("index-invalid", INDEX_NAME, reason=_without_path(error, file))
-    elif not (folder / SINGLE_NAME).exists():
+    elif not os.path.lexists(folder / SINGLE_NAME):
         found.add("index-missing", INDEX_NAME, single=SINGLE_NAME)
     return None, None
 
@@ -146,7 +147,7 @@ def _read_headers(
     headers: dict[str, ShardHeader] = {}
     files = sorted({*on_disk, *named})
     for done, name in enumerate(files, start=1):
-        if not (folder / name).exists():
+        if not os.path.lexists(folder / name):
             found.add("shard-missing", name, count=tensors_in[name])
         else:
             try:
@@ -168,10 +169,11 @@ def _check_shard_count(names: Iterable[str], found: Findings) -> None:
     for match in filter(None, map(_SHARD_NAME.fullmatch, names)):
         numbers.setdefault((match[1], match[3]), set()).add(int(match[2]))
     for (stem, total), present in sorted(numbers.items()):
-        absent = sorted(set(range(1, int(total) + 1)) - present)
+        absent = int(total) - sum(1 <= number <= int(total) for number in present)
         if absent:
-            where = f"{stem}-{absent[0]:05d}-of-{total}.safetensors"
-            found.add("shard-count", where, total=int(total), count=len(absent))
+            first = next(number for number in range(1, int(total) + 1) if number not in present)
+            where = f"{stem}-{first:05d}-of-{total}.safetensors"
+            found.add("shard-count", where, total=int(total), count=absent)
 
 
 def _owners(headers: Mapping[str, ShardHeader], named: set[str], found: Findings) -> dict[str, str]:
@@ -378,7 +380,7 @@ def _check_tokens(folder: Path, config: K3Config, found: Findings) -> None:
     text, vocabulary = config.text, config.text.vocab_size
     stops: dict[str, list[int]] = {"config.json": [text.eos_token_id]}
     for file in ("generation_config.json", "tokenizer_config.json"):
-        if not (folder / file).exists():
+        if not os.path.lexists(folder / file):
             continue
         try:
             data = read_object(folder / file)
@@ -417,7 +419,7 @@ def _token_ids(data: Mapping[str, Any], kind: str) -> list[Any]:
 def _check_hashes(
     folder: Path, hashes: Mapping[str, str], on_disk: list[str], found: Findings, progress: Progress | None
 ) -> None:
-    present = {name: (folder / name).stat().st_size for name in hashes if (folder / name).is_file()}
+    present = {name: os.path.getsize(folder / name) for name in hashes if os.path.isfile(folder / name)}
     total, done = sum(present.values()), 0
 
     def advance(count: int) -> None:

@@ -6,6 +6,7 @@ import json
 import os
 import shutil
 import tempfile
+from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -16,14 +17,13 @@ from ascend_k3.ops.errors import CheckpointError
 
 def read_json(path: str | Path) -> Any:
     """The content of a JSON file. Raises `CheckpointError` if it is none, or cannot be read."""
-    if Path(path).exists() and not Path(path).is_file():
+    if os.path.exists(path) and not os.path.isfile(path):
         raise CheckpointError(f"{path}: it is not a regular file: download it again.")
 
     def once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
         found = dict(pairs)
         if len(found) != len(pairs):
-            keys = [key for key, _ in pairs]
-            twice = next(key for key in keys if keys.count(key) > 1)
+            ((twice, _),) = Counter(key for key, _ in pairs).most_common(1)
             raise CheckpointError(f"{path}: the key {twice!r} stands twice in one object: download the file again.")
         return found
 

@@ -1,4 +1,4 @@
-"""The tensors of a Kimi K3 checkpoint as released: every name, dtype and shape, from the config alone. Needs no torch.
+"""The tensors of a Kimi K3 checkpoint as released: every name, dtype and shape, from the config alone.
 
 Two kinds of routed experts exist: "mxfp4" (the release: packed codes and scales) and "bf16" (plain weights). The rest
 of a checkpoint is the same for both. Sizes of matrices are [out, in].
@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from math import prod
 from typing import Literal, NamedTuple
 
-from ascend_k3.config import K3Config, TextConfig, VisionConfig
+from ascend_k3.config import MX_GROUP, K3Config, TextConfig, VisionConfig
 
 ExpertFormat = Literal["mxfp4", "bf16"]
 
@@ -37,7 +37,6 @@ DTYPE_BYTES = {
 
 ROOT = "language_model."  # of the text model's names; `vision_tower.` and `mm_projector.` stand beside it
 VISION_ROOTS = ("vision_tower.", "mm_projector.")
-MX_GROUP = 32  # inputs that share one scale of an MXFP4 weight
 MX_CODES_PER_BYTE = 2
 MERGED_PATCHES = 4  # 2x2 patches enter the projector as one token
 

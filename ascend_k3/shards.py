@@ -1,4 +1,4 @@
-"""The files of a safetensors checkpoint: headers, index, manifest. Reads no weights and needs no torch.
+"""The files of a safetensors checkpoint: headers, index, manifest. Reads no weights; uses no torch itself.
 
 A shard is 8 bytes (length N of the header, little endian), N bytes of JSON (name -> dtype, shape, [begin, end) counted
 from the end of the header), and the tensors, which fill the rest of the file without gaps.
@@ -12,8 +12,11 @@ import hashlib
 import json
 import os
 import re
+import stat
+from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from math import prod
 from pathlib import Path, PurePosixPath, PureWindowsPath
 from typing import Any, NamedTuple
@@ -29,6 +32,8 @@ _LENGTH_BYTES = 8
 _LFS_POINTER = b"version https://git-lfs"
 _MANIFEST_LINE = re.compile(r"([0-9a-fA-F]{64}) [ *](.+)")
 _HASH_CHUNK = 8 << 20
+_MAX_DIMENSIONS = 64  # of a tensor; PyTorch has no more
+_MAX_NAME_BYTES = 255  # of a file, on the usual file systems
 
 
 class TensorEntry(NamedTuple):
@@ -83,7 +88,9 @@ def scan_header(path: str | Path) -> ShardHeader:
     if raw[:1] != b"{":
         raise CheckpointError(f"{path}: the header does not begin with '{{'; the file is damaged: download it again.")
     try:
-        data = json.loads(raw.decode("utf-8"))
+        data = json.loads(raw.decode("utf-8"), object_pairs_hook=partial(_once, path))
+    except CheckpointError:
+        raise
     except (ValueError, RecursionError) as error:
         raise CheckpointError(f"{path}: the header is not JSON ({error}): download it again.") from error
     metadata = data.pop("__metadata__", {})
@@ -124,9 +131,9 @@ def read_index(folder: str | Path) -> dict[str, str]:
         CheckpointError: neither exists, or the index cannot be used.
     """
     folder = Path(folder)
-    if (folder / INDEX_NAME).is_file():
+    if os.path.lexists(folder / INDEX_NAME):
         return read_index_file(folder / INDEX_NAME)[0]
-    if (folder / SINGLE_NAME).is_file():
+    if os.path.lexists(folder / SINGLE_NAME):
         return dict.fromkeys(read_header(folder / SINGLE_NAME).tensors, SINGLE_NAME)
     raise CheckpointError(
         f"{folder}: neither {INDEX_NAME} nor {SINGLE_NAME} is there; give the folder of a checkpoint, "
@@ -149,6 +156,11 @@ def read_index_file(path: str | Path) -> tuple[dict[str, str], dict[str, Any]]:
     for file in sorted(set(weight_map.values())):
         if not stays_inside(file):
             raise CheckpointError(f"{path}: shard name {file!r} leaves the folder; use an index of shards beside it.")
+        if len(file.encode("utf-8", "surrogatepass")) > _MAX_NAME_BYTES:
+            raise CheckpointError(
+                f"{path}: shard name {file[:40]!r}... has {len(file):,} characters, and a file name at most "
+                f"{_MAX_NAME_BYTES} bytes: download it again."
+            )
     return weight_map, metadata
 
 
@@ -207,6 +219,7 @@ def stays_inside(name: str) -> bool:
 def _read_raw_header(path: str | Path) -> tuple[bytes, int]:
     """The JSON bytes of a header, and the length of the file."""
     try:
+        _refuse_other_than_file(path)
         with open(path, "rb") as file:
             file_bytes = os.fstat(file.fileno()).st_size
             first = file.read(len(_LFS_POINTER))
@@ -233,16 +246,42 @@ def _read_raw_header(path: str | Path) -> tuple[bytes, int]:
         raise CheckpointError(f"{path}: the file cannot be read ({error.strerror}).") from error
 
 
+def _refuse_other_than_file(path: str | Path) -> None:
+    """Say what a path is that is no file; opening a pipe would wait for somebody to write."""
+    if os.path.islink(path) and not os.path.exists(path):
+        raise CheckpointError(f"{path}: it is a symbolic link that leads to no file: download it again.")
+    mode = os.stat(path).st_mode
+    if stat.S_ISDIR(mode):
+        raise CheckpointError(f"{path}: it is a folder, not a file: remove it, and download the file if it is due.")
+    if not stat.S_ISREG(mode):
+        raise CheckpointError(f"{path}: it is not a regular file: download it again.")
+
+
+def _once(path: str | Path, pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """A JSON object; of a key that stands twice, Python's reader would silently keep the last value."""
+    found = dict(pairs)
+    if len(found) != len(pairs):
+        ((twice, _),) = Counter(key for key, _ in pairs).most_common(1)
+        raise CheckpointError(f"{path}: the key {twice!r} stands twice in one object of the header: download it again.")
+    return found
+
+
 def _entry(path: str | Path, name: str, info: Any) -> TensorEntry:
     try:
         dtype, shape, (begin, end) = info["dtype"], info["shape"], info["data_offsets"]
         well_formed = type(dtype) is str and type(shape) is list and all(type(n) is int and n >= 0 for n in shape)
+        well_formed = well_formed and type(begin) is int and type(end) is int
     except (TypeError, KeyError, ValueError, IndexError):
         well_formed = False
-    if not well_formed or type(begin) is not int or type(end) is not int:
+    if not well_formed:
         raise CheckpointError(
             f"{path}: tensor {name} lacks a dtype, a shape of whole numbers or two data_offsets in the header: "
             "download it again."
+        )
+    if len(shape) > _MAX_DIMENSIONS or max(*shape, abs(begin), abs(end), 0) >= 2**63:
+        raise CheckpointError(
+            f"{path}: tensor {name} has {len(shape):,} dimensions, of {_MAX_DIMENSIONS} allowed, or a number of 2**63 "
+            "or more in its shape or data_offsets: download it again."
         )
     if dtype not in DTYPE_BYTES:
         raise CheckpointError(f"{path}: tensor {name} has dtype {dtype!r}, which is not known: download it again.")

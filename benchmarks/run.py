@@ -89,8 +89,8 @@ def kda_rows() -> Iterator[Row]:
     yield compare(f"KDA forward+backward, {shape}", both(ops.kda), both(naive.kda_recurrence), "token by token", runs=3)
 
 
-def moe_row() -> Row:
-    tokens, experts, top_k, latent, inner = 512, 256, 8, 256, 128
+def moe_row(tokens: int, experts: int, top_k: int) -> Row:
+    latent, inner = 256, 128
     x = torch.randn(tokens, latent)
     w13, w2 = torch.randn(experts, 2 * inner, latent) / 16, torch.randn(experts, latent, inner) / 11
     weights, ids = ops.route(torch.randn(tokens, experts), torch.zeros(experts), top_k=top_k)
@@ -229,7 +229,7 @@ def processor() -> str:
 def main() -> None:
     torch.set_num_threads(1)
     torch.manual_seed(0)
-    rows = [*kda_rows(), moe_row(), model_row()]
+    rows = [*kda_rows(), moe_row(512, 256, 8), moe_row(4, 896, 16), model_row()]
     decode = list(decode_rows())
     text = "\n".join(
         [

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import json
+import os
 from pathlib import Path
 from typing import Any
 
@@ -86,6 +87,13 @@ def test_the_keys_whose_absence_gave_garbage_elsewhere_are_among_the_required() 
     } <= names
 
 
+def nested(depth: int) -> list[Any]:
+    value: list[Any] = []
+    for _ in range(depth):
+        value = [value]
+    return value
+
+
 WRONG: dict[str, tuple[str, Any, str]] = {
     "unknown-top": ("logit_scale", 2.0, "config.logit_scale is not a key of Kimi K3 and could change"),
     "unknown-text": ("text_config.rope_theta", 1e4, "text_config.rope_theta is not a key of Kimi K3"),
@@ -138,6 +146,86 @@ WRONG: dict[str, tuple[str, Any, str]] = {
 }
 
 
+WRONG.update(
+    {
+        "one-layer-too-many": (
+            "text_config.num_hidden_layers",
+            94,
+            r"from 1 to num_hidden_layers = 94 once; wrong are \[94\]\.$",
+        ),
+        "many-layers": (
+            "text_config.num_hidden_layers",
+            1000,
+            r"wrong are \[94, 95, 96, 97, 98, 99, 100, 101\] and more\.$",
+        ),
+        "billions-of-layers": (
+            "text_config.num_hidden_layers",
+            10**10,
+            "text_config.num_hidden_layers is 10000000000; it must be at most 4096",
+        ),
+        "absurd-layers": ("text_config.num_hidden_layers", 10**30, "num_hidden_layers must be of type int, got 10000"),
+        "absurd-layer-number": (
+            "text_config.linear_attn_config.full_attn_layers",
+            [4, 10**400],
+            r"wrong are \[8, 12, .*\] and more\.$",
+        ),
+        "long-list": (
+            "text_config.linear_attn_config.full_attn_layers",
+            [5] * 10**6,
+            r"must be an ascending list of layer numbers from 1, got \[5, 5, 5, 5, 5, 5, 5, 5, \.\.\.\]\.$",
+        ),
+        "absurd-float": (
+            "text_config.rms_norm_eps",
+            10**309,
+            r"rms_norm_eps must be of type float, got 1000\S+0000\.$",
+        ),
+        "unwritable-float": (
+            "text_config.rms_norm_eps",
+            10**5000,
+            "rms_norm_eps must be of type float, got one of .* too",
+        ),
+        "unwritable-id": (
+            "media_placeholder_token_id",
+            10**5000,
+            "media_placeholder_token_id must be of type int, got",
+        ),
+        "long-value": ("text_config.hidden_act", "x" * 10**6, r"hidden_act is 'x+\.\.\.x+'; Kimi K3 has 'situ'"),
+        "experts": ("text_config.num_experts", 10**10, "text_config.num_experts is 10000000000; .* at most 1048576"),
+        "experts-of-all-layers": (
+            "text_config.num_experts",
+            10**5,
+            "num_experts is 100000, which makes 9200000 experts in all layers; they must be at most 1048576",
+        ),
+        "tower-layers": ("vision_config.vt_num_hidden_layers", 10**10, "vt_num_hidden_layers is .* at most 4096"),
+        "width": ("text_config.hidden_size", 2**31 + 1, "text_config.hidden_size is 2147483649; .* at most 2147483648"),
+        "kda-width": (
+            "text_config.linear_attn_config.head_dim",
+            2**40,
+            "head_dim is 1099511627776; .* at most 2147483648",
+        ),
+        "tower-width": ("vision_config.vt_intermediate_size", 2**40, "vt_intermediate_size is .* at most 2147483648"),
+        "no-kernel": (
+            "text_config.linear_attn_config.short_conv_kernel_size",
+            1,
+            "short_conv_kernel_size is 1; it must be at least 2",
+        ),
+        "deep-metadata": ("text_config.auto_map", nested(5000), "text_config has values that are nested too deeply"),
+    }
+)
+INITIALIZER = "initializer_range is {}; it must be a positive finite number, or be left out"
+for value, text in (
+    (None, "None"),
+    (0, "0"),
+    (-0.1, "-0.1"),
+    (True, "True"),
+    ("0.02", "'0.02'"),
+    (float("inf"), "inf"),
+):
+    WRONG[f"initializer-{text}"] = ("text_config.initializer_range", value, INITIALIZER.format(text))
+WRONG["initializer-nan"] = ("text_config.initializer_range", float("nan"), INITIALIZER.format("nan"))
+WRONG["initializer-absurd"] = ("text_config.initializer_range", 10**400, "initializer_range is 10000.*; it must be a")
+
+
 @pytest.mark.parametrize("case", WRONG)
 def test_a_wrong_value_is_refused_by_name(case: str) -> None:
     path, value, message = WRONG[case]
@@ -147,8 +235,18 @@ def test_a_wrong_value_is_refused_by_name(case: str) -> None:
     for key in parents:
         holder = holder[key]
     holder[last] = value
-    with pytest.raises(CheckpointError, match=message):
+    with pytest.raises(CheckpointError, match=message) as error:
         K3Config.from_dict(data)
+    assert len(str(error.value)) < 400
+
+
+@pytest.mark.parametrize("value", [None, 0.02, 1])
+def test_the_initializer_range_may_be_left_out(value: float | None) -> None:
+    data = copy.deepcopy(RELEASED)
+    del data["text_config"]["initializer_range"]
+    if value is not None:
+        data["text_config"]["initializer_range"] = value
+    assert K3Config.from_dict(data).to_dict() == data
 
 
 @pytest.mark.parametrize("key, value", [("num_bits", 8), ("group_size", 64), ("type", "int"), ("symmetric", False)])
@@ -177,6 +275,13 @@ def test_files_that_cannot_be_read(tmp_path: Path) -> None:
     with pytest.raises(FileNotFoundError, match="config.json does not exist; give a checkpoint folder"):
         K3Config.from_pretrained(tmp_path)
     file = tmp_path / "config.json"
+    os.mkfifo(file)
+    with pytest.raises(CheckpointError, match="config.json: it is not a regular file"):
+        K3Config.from_pretrained(tmp_path)
+    file.unlink()
+    file.write_text('{"image_placeholder": "a", "image_placeholder": "b"}')
+    with pytest.raises(CheckpointError, match="config.json: the key 'image_placeholder' stands twice"):
+        K3Config.from_pretrained(tmp_path)
     file.write_text("{")
     with pytest.raises(CheckpointError, match="config.json: the file is not readable as JSON"):
         K3Config.from_pretrained(tmp_path)

@@ -206,6 +206,29 @@ def written_a_log(values: list[float]) -> Callable[[Path], None]:
     return change
 
 
+def replaced_by(file: str, make: Callable[[Path], object]) -> Callable[[Path], None]:
+    def change(folder: Path) -> None:
+        (folder / file).unlink(missing_ok=True)
+        make(folder / file)
+
+    return change
+
+
+def loop(path: Path) -> None:
+    path.symlink_to(path.name)
+
+
+def twice(file: str, key: str) -> Callable[[Path], None]:
+    """Let a key of a JSON file stand twice, with the same value."""
+
+    def change(folder: Path) -> None:
+        text = (folder / file).read_text()
+        value = json.dumps(json.loads(text)[key])
+        (folder / file).write_text(text.replace("{", f'{{"{key}": {value}, ', 1))
+
+    return change
+
+
 END = {"content": "E"}
 ONE_FILE = {
     "config missing": (
@@ -246,6 +269,55 @@ ONE_FILE = {
         "total-size",
         INDEX,
         "metadata.total_size is 7 and the tensors have 1508896 bytes; write the index",
+    ),
+    "config twice": (
+        twice("config.json", "pad_token_id"),
+        "config-invalid",
+        "config.json",
+        "'pad_token_id' stands twice",
+    ),
+    "index twice": (twice(INDEX, "metadata"), "index-invalid", INDEX, "the key 'metadata' stands twice"),
+    "config is a pipe": (
+        replaced_by("config.json", os.mkfifo),
+        "config-invalid",
+        "config.json",
+        "is not a regular file",
+    ),
+    "index is a pipe": (replaced_by(INDEX, os.mkfifo), "index-invalid", INDEX, "is not a regular file"),
+    "shard is a pipe": (replaced_by(SINGLE, os.mkfifo), "shard-header", SINGLE, "^it is not a regular file: download"),
+    "config is a loop": (replaced_by("config.json", loop), "config-invalid", "config.json", "cannot be read .Too many"),
+    "index is a loop": (replaced_by(INDEX, loop), "index-invalid", INDEX, "cannot be read .Too many"),
+    "shard is a loop": (replaced_by(SINGLE, loop), "shard-header", SINGLE, "^it is a symbolic link that leads to no"),
+    "tokens are a loop": (
+        replaced_by("generation_config.json", loop),
+        "json-invalid",
+        "generation_config.json",
+        "cannot be read .Too many",
+    ),
+    "long shard name": (placed("x", "x" * 5000), "index-invalid", INDEX, "has 5,000 characters, .* at most 255 bytes"),
+    "shard of many dimensions": (
+        header(SINGLE, reshape(A_LOG, "F32", [2] * 10**5)),
+        "shard-header",
+        SINGLE,
+        "A_log has 100,000 dimensions, .*: download it again",
+    ),
+    "billions of layers": (
+        set_key(TEXT, "num_hidden_layers", value=10**10),
+        "config-invalid",
+        "config.json",
+        "num_hidden_layers is 10000000000; it must be at most",
+    ),
+    "billions of experts": (
+        set_key(TEXT, "num_experts", value=10**10),
+        "config-invalid",
+        "config.json",
+        "num_experts is 10000000000; it must be at most",
+    ),
+    "absurd float": (
+        set_key(TEXT, "routed_scaling_factor", value=10**400),
+        "config-invalid",
+        "config.json",
+        "routed_scaling_factor must be of type float",
     ),
     "shard is empty": (write(SINGLE, ""), "shard-header", SINGLE, "has 0 bytes, too few .*: download it again"),
     "shard is a page": (write(SINGLE, "<!DOCTYPE html>"), "shard-header", SINGLE, "no safetensors file: download it"),
@@ -471,6 +543,21 @@ def test_damage_to_a_checkpoint_of_four_files(imitation, change, code, where, me
     check_problem(report, only(report, code), where, message)
 
 
+@pytest.mark.parametrize(
+    "make, message",
+    [(Path.mkdir, "it is a folder"), (loop, "it is a symbolic link"), (os.mkfifo, "it is not a regular file")],
+    ids=["folder", "loop", "pipe"],
+)
+def test_what_is_no_file_and_not_in_the_index_is_told_as_what_it_is(copied, make, message):
+    make(copied / "x.safetensors")
+    problems = damage(check_checkpoint(copied))
+    assert [(problem.code, problem.where) for problem in problems] == [
+        ("shard-header", "x.safetensors"),
+        ("shard-not-in-index", "x.safetensors"),
+    ]
+    assert problems[0].message.startswith(message)
+
+
 def test_a_lost_tensor_is_reported_once(imitation):
     edit_header(imitation / SHARDS[0], lambda tensors: tensors.update(spare=tensors.pop(FIRST)))
     codes = {problem.code for problem in damage(check_checkpoint(imitation))}
@@ -620,6 +707,12 @@ def test_files_on_one_side_of_the_manifest_only(imitation):
     unlisted = first(report, "hash-unlisted")
     assert unlisted.where == SHARDS[0] and unlisted.severity == "warning"
     assert "its bytes were not checked; use a manifest of all files" in unlisted.message
+
+
+def test_a_name_in_the_manifest_that_no_file_can_have_is_absent(copied):
+    (copied / "SHA256SUMS").write_text(f"{'a' * 64}  {'x' * 5000}\n")
+    codes = [problem.code for problem in damage(check_checkpoint(copied, manifest=copied / "SHA256SUMS"))]
+    assert codes == ["hash-file-missing", "hash-unlisted"]
 
 
 def test_a_file_that_cannot_be_read_is_a_problem(copied):

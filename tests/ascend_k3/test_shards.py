@@ -2,6 +2,7 @@
 
 import hashlib
 import json
+import os
 import shutil
 from pathlib import Path
 
@@ -95,6 +96,21 @@ BAD_HEADERS = {
     "dtype list": (shard_bytes({"a": tensor(0, 4, ["U8"])}, bytes(4)), "tensor a lacks"),
     "shape": (shard_bytes({"a": tensor(0, 4, "U8", [4.0])}, bytes(4)), "tensor a lacks"),
     "negative shape": (shard_bytes({"a": tensor(0, 4, "U8", [-2, -2])}, bytes(4)), "tensor a lacks"),
+    "many dimensions": (
+        shard_bytes({"a": tensor(0, 4, "U8", [2] * 10**5)}, bytes(4)),
+        f"a has 100,000 .* 64 allowed, .*: {AGAIN}",
+    ),
+    "huge dimension": (shard_bytes({"a": tensor(0, 4, "U8", [2**63])}, bytes(4)), "a has 1 dim.* a number of 2.*63"),
+    "huge bytes": (shard_bytes({"a": tensor(0, 4, "U8", [2**62] * 64)}, bytes(4)), "a, U8 .* needs .* hold 4"),
+    "huge offsets": (
+        shard_bytes({"a": tensor(-9 * 10**4299, 9 * 10**4299, "U8", [4])}, bytes(4)),
+        r"a number of 2\*\*63 or more in its shape or data_offsets",
+    ),
+    "same tensor": (shard_bytes(b'{"a": 1, "b": 2, "a": 3}'), f"the key 'a' stands twice in one object .*: {AGAIN}"),
+    "same key": (
+        shard_bytes(b'{"a": {"dtype": "U8", "shape": [0], "dtype": "I8", "data_offsets": [0, 0]}}'),
+        "the key 'dtype' stands twice in one object of the header",
+    ),
     "one offset": (shard_bytes({"a": {"dtype": "U8", "shape": [4], "data_offsets": [0]}}), "tensor a lacks"),
     "offset words": (shard_bytes({"a": {"dtype": "U8", "shape": [4], "data_offsets": "04"}}), "tensor a lacks"),
 }
@@ -107,6 +123,7 @@ def test_a_bad_header_is_refused(tmp_path, content, message):
     with pytest.raises(CheckpointError, match=message) as error:
         read_header(path)
     assert str(error.value).startswith(f"{path}: ")
+    assert str(error.value).count(str(path)) == 1
     assert "\n" not in str(error.value)
 
 
@@ -126,8 +143,24 @@ def test_a_file_of_the_wrong_length_is_refused_and_can_still_be_scanned(shard, c
 def test_an_absent_shard_and_a_folder_are_refused(tmp_path):
     with pytest.raises(CheckpointError, match="cannot be read .No such file"):
         read_header(tmp_path / "absent.safetensors")
-    with pytest.raises(CheckpointError, match="cannot be read"):
+    with pytest.raises(CheckpointError, match="it is a folder, not a file: remove it, and download"):
         read_header(tmp_path)
+
+
+def test_a_pipe_and_links_to_nothing_are_refused_without_waiting(tmp_path):
+    os.mkfifo(tmp_path / "pipe.safetensors")
+    with pytest.raises(CheckpointError, match="pipe.safetensors: it is not a regular file: download it again"):
+        read_header(tmp_path / "pipe.safetensors")
+    (tmp_path / "loop").symlink_to("loop")
+    (tmp_path / "dangling").symlink_to("absent")
+    for name in ("loop", "dangling"):
+        with pytest.raises(CheckpointError, match=f"{name}: it is a symbolic link that leads to no file: download"):
+            read_header(tmp_path / name)
+
+
+def test_a_link_to_a_shard_is_read(shard, tmp_path):
+    (tmp_path / "link.safetensors").symlink_to(shard)
+    assert read_header(tmp_path / "link.safetensors") == read_header(shard)
 
 
 def test_bytes_of_a_tensor_that_is_not_there_are_refused(shard):
@@ -169,6 +202,11 @@ BAD_INDEXES = {
     "nested": ('{"weight_map": {"a": ["b"]}}', r"maps a to \['b'\], not to a file name"),
     "metadata": ('{"metadata": 3, "weight_map": {}}', "'metadata' in the index must be an object"),
     "parent": ('{"weight_map": {"a": "../b"}}', "shard name '../b' leaves the folder"),
+    "long name": (
+        json.dumps({"weight_map": {"a": "x" * 5000}}),
+        "shard name 'x{40}'... has 5,000 characters, and a file name at most 255 bytes: download it again",
+    ),
+    "same tensor": ('{"weight_map": {"a": "b", "a": "c"}}', "the key 'a' stands twice"),
     "absolute": ('{"weight_map": {"a": "/etc/b"}}', "shard name '/etc/b' leaves the folder"),
 }
 
@@ -177,6 +215,16 @@ BAD_INDEXES = {
 def test_a_bad_index_is_refused(tmp_path, content, message):
     (tmp_path / INDEX_NAME).write_text(content)
     with pytest.raises(CheckpointError, match=message):
+        read_index(tmp_path)
+
+
+@pytest.mark.parametrize(
+    "make", [os.mkfifo, os.mkdir, lambda path: path.symlink_to(path)], ids=["pipe", "folder", "loop"]
+)
+def test_an_index_that_is_no_file_is_not_passed_over_for_the_single_shard(tmp_path, make):
+    shutil.copy(FIXTURES / "ckpt_mxfp4" / "model.safetensors", tmp_path)
+    make(tmp_path / INDEX_NAME)
+    with pytest.raises(CheckpointError, match=f"{INDEX_NAME}: (it is not a regular file|the file cannot be read)"):
         read_index(tmp_path)
 
 
