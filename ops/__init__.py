@@ -1,7 +1,7 @@
 """How Kimi K3 is computed: its operators, registered with torch as `ascend_k3::*`.
 
-Each takes and returns plain tensors. Calculation inside is float32, or float64 for float64 inputs; outputs have the
-input's dtype.
+Each takes and returns plain tensors. Calculation inside is float32, or float64 where an input that decides is float64:
+the docstring of an operator names those inputs. Outputs have the dtype of the input that the docstring names.
 """
 
 from ascend_k3.ops.attention_residual import (

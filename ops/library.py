@@ -6,7 +6,8 @@ An operator's `library.py` states its signature once:
              reference.situ_glu, fake, differentiable=("gate_up",))
 
 which defines `ascend_k3::situ_glu` and, for the named arguments, `ascend_k3::situ_glu_backward`. The gradient is that
-of the reference, recomputed in the backward pass, unless the operator brings its own. The build for NPUs adds
+of the reference, recomputed in the backward pass, unless the operator brings its own. An operator without a gradient
+can refuse the backward pass with a sentence. The build for NPUs adds
 implementations for `PrivateUse1` to the same schemas.
 """
 
@@ -31,6 +32,7 @@ def register(
     *,
     differentiable: Sequence[str] = (),
     backward: Function | None = None,
+    no_gradient: str | None = None,
 ) -> None:
     """Define `ascend_k3::name` with a CPU implementation, a Meta implementation, and autograd.
 
@@ -41,6 +43,7 @@ def register(
         differentiable: names of the tensor arguments that have a gradient; all others get none.
         backward: `backward(grads, needs, *arguments)` returns one gradient for each differentiable argument, and an
             empty tensor where `needs` is false. Left out, the reference is recomputed under autograd.
+        no_gradient: for an operator without a gradient, the sentence of the RuntimeError that its backward pass raises.
     """
     LIBRARY.define(name + signature)
     # Without a gradient of its own an operator is opaque: what it writes in place must not drag a graph along.
@@ -48,6 +51,8 @@ def register(
     torch.library.register_fake(f"ascend_k3::{name}", fake, lib=LIBRARY)
     if differentiable:
         _register_gradient(name, signature, reference, list(differentiable), backward)
+    if no_gradient is not None:
+        _register_refusal(name, no_gradient)
 
 
 def _register_gradient(
@@ -107,6 +112,53 @@ def _register_gradient(
     torch.library.register_autograd(f"ascend_k3::{name}", run_backward, setup_context=setup_context, lib=LIBRARY)
 
 
+def _refuse_gradient(grad: Tensor, sentence: str, shape: list[int]) -> Tensor:
+    raise RuntimeError(sentence)
+
+
+# An operator of its own, so that a backward pass can be compiled and is refused when it runs.
+LIBRARY.define("refuse_gradient(Tensor grad, str sentence, SymInt[] shape) -> Tensor")
+LIBRARY.impl("refuse_gradient", _refuse_gradient, "CPU")
+torch.library.register_fake(
+    "ascend_k3::refuse_gradient", lambda grad, sentence, shape: grad.new_empty(shape), lib=LIBRARY
+)
+
+
+class _Refusal(torch.autograd.Function):
+    """Calls an operator and leaves a node whose backward raises. It saves no tensor."""
+
+    @staticmethod
+    def forward(ctx: Any, operator: Function, sentence: str, *arguments: Any) -> Any:
+        ctx.sentence = sentence
+        ctx.shapes = [argument.shape if isinstance(argument, Tensor) else None for argument in arguments]
+        return operator(*arguments)
+
+    @staticmethod
+    def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, ...]:
+        refused = [
+            torch.ops.ascend_k3.refuse_gradient(grads[0], ctx.sentence, list(shape)) if needed else None
+            for shape, needed in zip(ctx.shapes, ctx.needs_input_grad[2:], strict=True)
+        ]
+        return None, None, *refused
+
+
+def _register_refusal(name: str, sentence: str) -> None:
+    operator = getattr(torch.ops.ascend_k3, name).default
+
+    def call(*arguments: Any) -> Any:
+        with torch._C._AutoDispatchBelowAutograd():
+            return operator(*arguments)
+
+    # torch.library.register_autograd takes no operator that writes in place, as most of these do.
+    def autograd(*arguments: Any) -> Any:
+        tensors = [argument for argument in arguments if isinstance(argument, Tensor)]
+        if torch.is_grad_enabled() and any(tensor.requires_grad for tensor in tensors):
+            return _Refusal.apply(call, sentence, *arguments)
+        return call(*arguments)
+
+    LIBRARY.impl(name, autograd, "Autograd")
+
+
 def compute_dtype(*tensors: Tensor) -> torch.dtype:
-    """The dtype that an operator calculates in: float64 if any input has it, else float32."""
+    """The dtype that an operator calculates in: float64 if any of these tensors has it, else float32."""
     return torch.float64 if any(tensor.dtype == torch.float64 for tensor in tensors) else torch.float32

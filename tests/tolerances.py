@@ -34,8 +34,8 @@ KDA_STATE_RMS = {**RELATIVE_RMS, torch.float32: 5e-6, torch.bfloat16: 1e-2}
 
 def relative_rms(value: Tensor, expected: Tensor) -> float:
     """RMS of `value - expected` over RMS of `expected`, in float64; NaN anywhere gives NaN."""
-    expected = expected.double()
-    error = value.double() - expected
+    value, expected = value.detach().double(), expected.detach().double()
+    error = value - expected
     scale = expected.square().mean().sqrt()
     return (
         float(error.square().mean().sqrt() / scale) if scale > 0 else float(error.abs().max() if error.numel() else 0)

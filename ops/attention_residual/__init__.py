@@ -12,7 +12,7 @@ from ascend_k3.ops.attention_residual import library as _library  # noqa: F401  
 
 
 class AttentionResidualStats(NamedTuple):
-    """What M mixing points need of a bank of blocks, float32 (float64 if an input was).
+    """What M mixing points need of a bank of blocks, float32 (float64 if any of them or of the weights was).
 
     maximum: [M, T], the largest score.
     normalizer: [M, T], sum of exp(score - maximum).
@@ -39,7 +39,8 @@ def attention_residual(
         s_j = sum_d(v_j / sqrt(mean(v_j^2) + eps) * norm_weight * query_weight),  y = sum_j softmax(s)_j v_j
 
     over the sources v_j = blocks[:, j] and, last, partial. With `output_norm_weight` the RMSNorm that follows is
-    applied to the mixture before it is rounded. float32 inside (float64 if any input is), rounded once.
+    applied to the mixture before it is rounded. float32 inside (float64 if blocks or a weight
+    of the scores is), rounded once.
 
     Args:
         blocks: [T, NB, D] floating point, any strides; NB may be 0 when there is a partial sum.
@@ -56,8 +57,9 @@ def attention_residual(
     checks.dtype(op, "blocks", blocks)
     checks.shape(op, "blocks", blocks, ("T", "NB", "D"))
     tokens, count, width = blocks.shape
+    checks.at_least_one(op, "blocks", blocks, D=width)
     query_weight = _check_query(op, norm_weight, query_weight, width)
-    _check_eps(op, "eps", eps)
+    checks.eps(op, "eps", eps)
     _check_output_norm(op, output_norm_weight, output_eps, width)
     if partial is None and count == 0:
         raise ValueError(f"{op}: there is nothing to mix; give at least one block or a partial sum.")
@@ -96,12 +98,13 @@ def attention_residual_prepare(
     checks.dtype(op, "query_weights", query_weights)
     checks.shape(op, "blocks", blocks, ("T", "NB", "D"))
     width = blocks.shape[2]
+    checks.at_least_one(op, "blocks", blocks, D=width)
     checks.shape(op, "norm_weights", norm_weights, ("M", width))
     if query_weights.dim() == 3:
         checks.shape(op, "query_weights", query_weights, (norm_weights.shape[0], 1, width))
         query_weights = query_weights.squeeze(1)
     checks.shape(op, "query_weights", query_weights, tuple(norm_weights.shape))
-    _check_eps(op, "eps", eps)
+    checks.eps(op, "eps", eps)
     if norm_weights.shape[0] == 0:
         raise ValueError(f"{op}: norm_weights must have at least one row, got {list(norm_weights.shape)}.")
     if blocks.shape[1] == 0:
@@ -122,7 +125,7 @@ def attention_residual_update(
     query_weight: Tensor,
     *,
     eps: float,
-    index: int = 0,
+    index: int | None = None,
     output_norm_weight: Tensor | None = None,
     output_eps: float | None = None,
 ) -> Tensor:
@@ -136,22 +139,36 @@ def attention_residual_update(
         norm_weight: [D], the row of `norm_weights` at `index`; it scores the partial sum.
         query_weight: [D] or [1, D], the row of `query_weights` at `index`.
         eps: as given to `attention_residual_prepare`.
-        index: the mixing point, from 0 to M-1.
+        index: the mixing point, from 0 to M-1; it may be left out when M is 1.
         output_norm_weight, output_eps: as in `attention_residual`.
     Returns: [T, D] of partial's dtype; of norm_weight's dtype when partial is None.
     Raises: ValueError for a wrong shape, dtype, device, eps or index.
     """
     op = "attention_residual_update"
+    if not isinstance(stats, AttentionResidualStats):
+        raise ValueError(
+            f"{op}: stats must be AttentionResidualStats, got {type(stats).__name__}; "
+            "attention_residual_prepare makes them."
+        )
     checks.shape(op, "stats.weighted", stats.weighted, ("M", "T", "D"))
     points, tokens, width = stats.weighted.shape
+    checks.at_least_one(op, "stats.weighted", stats.weighted, D=width)
     for name, tensor in stats._asdict().items():
         checks.dtype(op, f"stats.{name}", tensor, (torch.float32, torch.float64))
     checks.shape(op, "stats.maximum", stats.maximum, (points, tokens))
     checks.shape(op, "stats.normalizer", stats.normalizer, (points, tokens))
+    if index is None:
+        if points != 1:
+            raise ValueError(
+                f"{op}: index must name one of the {points} mixing points of stats, from 0 to {points - 1}; "
+                "it was left out, which only a single point allows."
+            )
+        index = 0
+    checks.integer(op, "index", index)
     if not 0 <= index < points:
         raise ValueError(f"{op}: index must be from 0 to {points - 1}, the last mixing point of stats, got {index}.")
     query_weight = _check_query(op, norm_weight, query_weight, width)
-    _check_eps(op, "eps", eps)
+    checks.eps(op, "eps", eps)
     _check_output_norm(op, output_norm_weight, output_eps, width)
     if partial is not None:
         checks.dtype(op, "partial", partial)
@@ -191,11 +208,6 @@ def _check_query(op: str, norm_weight: Tensor, query_weight: Tensor, width: int)
     return query_weight
 
 
-def _check_eps(op: str, name: str, eps: float) -> None:
-    if not eps >= 0:
-        raise ValueError(f"{op}: {name} must not be negative, got {eps}.")
-
-
 def _check_output_norm(op: str, weight: Tensor | None, eps: float | None, width: int) -> None:
     if (weight is None) != (eps is None):
         given = "output_eps" if weight is None else "output_norm_weight"
@@ -203,4 +215,4 @@ def _check_output_norm(op: str, weight: Tensor | None, eps: float | None, width:
     if weight is not None and eps is not None:
         checks.dtype(op, "output_norm_weight", weight)
         checks.shape(op, "output_norm_weight", weight, (width,))
-        _check_eps(op, "output_eps", eps)
+        checks.eps(op, "output_eps", eps)

@@ -33,4 +33,8 @@ register(
     "(Tensor x, Tensor weight, Tensor(a!) windows, Tensor window_indices, str? activation) -> Tensor",
     reference.causal_conv1d_update,
     _output,
+    no_gradient=(
+        "causal_conv1d_update: it has no gradient; use causal_conv1d to train, "
+        "or call under torch.no_grad() to generate."
+    ),
 )

@@ -64,8 +64,8 @@ def causal_conv1d_update(
 ) -> Tensor:
     live = (window_indices >= 0).nonzero().flatten()
     slots = window_indices[live].long()
-    inputs = torch.cat((windows[slots], x[live].unsqueeze(-1)), dim=-1)
-    windows[slots] = inputs[..., 1:]
+    inputs = torch.cat((windows[slots].to(x.dtype), x[live].unsqueeze(-1)), dim=-1)
+    windows[slots] = inputs[..., 1:].to(windows.dtype)
     columns = inputs.to(compute_dtype(x, weight)).unbind(-1)
     value = _weighted_sum(columns, _taps(weight, columns[0].dtype))
     value = F.silu(value) if activation == "silu" else value

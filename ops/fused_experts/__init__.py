@@ -79,7 +79,7 @@ def _parts(op: str, name: str, stack: Tensor | MXTensor) -> tuple[Tensor, Tensor
 
 
 def _check_ids(op: str, ids: Tensor, experts: int) -> None:
-    if ids.device.type == "meta" or torch.compiler.is_compiling() or not ids.numel():
+    if not checks.values_known(ids) or not ids.numel():
         return
     low, high = (int(bound) for bound in ids.aminmax())
     if low < -1 or high >= experts:

@@ -50,18 +50,22 @@ def mla_prefill(
             checks.dtype(op, name, tensor)
     checks.shape(op, "kv_latent", kv_latent, ("Tkv", "R"))
     keys, rank = kv_latent.shape
+    checks.at_least_one(op, "kv_latent", kv_latent, R=rank)
     checks.shape(op, "k_pe", k_pe, (keys, "P"))
     checks.shape(op, "w_uk", w_uk, ("H", "nope", rank))
     heads, nope = w_uk.shape[:2]
+    checks.at_least_one(op, "w_uk", w_uk, H=heads)
     checks.shape(op, "w_uv", w_uv, (heads, "V", rank))
+    checks.at_least_one(op, "w_uv", w_uv, V=w_uv.shape[1])
     checks.shape(op, "q", q, ("Tq", heads, nope + k_pe.shape[1]))
     if gate is not None:
         checks.shape(op, "gate", gate, (q.shape[0], heads, w_uv.shape[1]))
+    checks.number(op, "scale", scale)
     checks.same_device(op, **tensors, cu_seqlens_q=cu_seqlens_q, cu_seqlens_kv=cu_seqlens_kv)
     checks.cu_seqlens(op, "cu_seqlens_q", cu_seqlens_q, q.shape[0])
     checks.cu_seqlens(op, "cu_seqlens_kv", cu_seqlens_kv, keys)
     checks.shape(op, "cu_seqlens_kv", cu_seqlens_kv, tuple(cu_seqlens_q.shape))
-    if _values_known(cu_seqlens_q):
+    if checks.values_known(cu_seqlens_q):
         lengths_q, lengths_kv = cu_seqlens_q.diff(), cu_seqlens_kv.diff()
         short = lengths_kv < lengths_q
         if bool(short.any()):
@@ -109,6 +113,8 @@ def mla_decode(
     _check_pool(op, pool)
     width = pool.shape[2]
     checks.shape(op, "q_absorbed", q_absorbed, ("N", "H", width))
+    checks.at_least_one(op, "q_absorbed", q_absorbed, H=q_absorbed.shape[1])
+    checks.number(op, "scale", scale)
     sequences = q_absorbed.shape[0]
     checks.shape(op, "block_table", block_table, (sequences, "max_blocks"))
     checks.shape(op, "seq_lens", seq_lens, (sequences,))
@@ -120,9 +126,10 @@ def mla_decode(
                 f"{RELEASED_RANK} + {RELEASED_SHARED_KEY} are split without it."
             )
         rank = RELEASED_RANK
+    checks.integer(op, "rank", rank)
     if not 0 < rank <= width:
         raise ValueError(f"{op}: rank must be from 1 to the row width, {width}, got {rank}.")
-    if _values_known(seq_lens):
+    if checks.values_known(seq_lens):
         _check_pages(op, pool, block_table, seq_lens)
     return torch.ops.ascend_k3.mla_decode(q_absorbed, pool, block_table, seq_lens, scale, rank)
 
@@ -146,7 +153,7 @@ def latent_write(pool: Tensor, rows: Tensor, slot_mapping: Tensor) -> None:
     checks.shape(op, "rows", rows, ("T", pool.shape[2]))
     checks.shape(op, "slot_mapping", slot_mapping, (rows.shape[0],))
     checks.same_device(op, pool=pool, rows=rows, slot_mapping=slot_mapping)
-    if _values_known(slot_mapping):
+    if checks.values_known(slot_mapping):
         slots = pool.shape[0] * pool.shape[1]
         outside = (slot_mapping < -1) | (slot_mapping >= slots)
         if bool(outside.any()):
@@ -163,10 +170,6 @@ def latent_write(pool: Tensor, rows: Tensor, slot_mapping: Tensor) -> None:
                 "undefined, so give each row its own slot."
             )
     torch.ops.ascend_k3.latent_write(pool, rows, slot_mapping)
-
-
-def _values_known(tensor: Tensor) -> bool:
-    return tensor.device.type != "meta" and not torch.compiler.is_compiling()
 
 
 def _check_pool(op: str, pool: Tensor) -> None:

@@ -16,12 +16,6 @@ def _decode(q_absorbed: Tensor, pool: Tensor, block_table: Tensor, seq_lens: Ten
     return q_absorbed.new_empty(q_absorbed.shape[0], q_absorbed.shape[1], rank)
 
 
-def _no_gradient(*_: object) -> list[Tensor]:
-    raise RuntimeError(
-        "mla_decode: it has no gradient; attend with mla_prefill to train, or call under torch.no_grad() to generate."
-    )
-
-
 def _write(pool: Tensor, rows: Tensor, slot_mapping: Tensor) -> None:
     return None
 
@@ -40,8 +34,9 @@ register(
     "(Tensor q_absorbed, Tensor pool, Tensor block_table, Tensor seq_lens, float scale, int rank) -> Tensor",
     reference.mla_decode,
     _decode,
-    differentiable=("q_absorbed", "pool"),
-    backward=_no_gradient,
+    no_gradient=(
+        "mla_decode: it has no gradient; attend with mla_prefill to train, or call under torch.no_grad() to generate."
+    ),
 )
 register(
     "latent_write",

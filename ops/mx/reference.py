@@ -32,7 +32,7 @@ def quantize(x: Tensor, format: str, rule: str) -> tuple[Tensor, Tensor]:
     data = x.new_empty((blocks.shape[0], BLOCK // element.per_byte), dtype=element.dtype)
     for start in range(0, blocks.shape[0], QUANTIZE_TILE):
         tile = slice(start, start + QUANTIZE_TILE)
-        values = blocks[tile].to(work)
+        values = blocks[tile].to(work).contiguous()  # the steps below see its numbers as a flat row
         scale[tile] = _scale_bytes(values.abs().amax(-1), element, rule)
         rounded = _round_to_element(values, scale[tile], element)
         data[tile] = _pack(rounded) if format == "mxfp4" else rounded.to(element.dtype)

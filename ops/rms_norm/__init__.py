@@ -12,8 +12,8 @@ from ascend_k3.ops.rms_norm import library as _library  # noqa: F401  (registers
 def rms_norm(x: Tensor, weight: Tensor, *, eps: float) -> Tensor:
     """y = x / sqrt(mean(x^2) + eps) * weight over the last axis.
 
-    The statistics are float32; the normalized x is rounded to its dtype before the product with `weight`, as the
-    released model does (it shows in bf16 only).
+    The statistics are float32 (float64 if x or weight is); the normalized x is rounded to its dtype before the product
+    with `weight`, as the released model does (it shows in bf16 only).
 
     Args:
         x: [..., D] floating point.
@@ -28,6 +28,8 @@ def rms_norm(x: Tensor, weight: Tensor, *, eps: float) -> Tensor:
 
 def rms_norm_gated(x: Tensor, gate: Tensor, weight: Tensor, *, eps: float) -> Tensor:
     """y = x / sqrt(mean(x^2) + eps) * weight * sigmoid(gate) over the last axis, rounded once at the end.
+
+    Calculated in float32 (float64 if x, gate or weight is).
 
     Args:
         x, gate: [..., D] floating point; for KDA the last axis is one head.
@@ -50,5 +52,4 @@ def _check(op: str, x: Tensor, weight: Tensor, eps: float) -> None:
         raise ValueError(f"{op}: x must have at least one axis, got a scalar.")
     checks.shape(op, "weight", weight, (x.shape[-1],))
     checks.same_device(op, x=x, weight=weight)
-    if not eps >= 0:
-        raise ValueError(f"{op}: eps must not be negative, got {eps}.")
+    checks.eps(op, "eps", eps)

@@ -5,14 +5,16 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
+from ascend_k3.ops.library import compute_dtype
+
 
 def route(logits: Tensor, bias: Tensor, top_k: int, renormalize: bool, scaling_factor: float) -> tuple[Tensor, Tensor]:
-    scores = torch.sigmoid(logits)
+    scores = torch.sigmoid(logits.to(compute_dtype(logits)))
     ids = largest(scores + bias.to(scores.dtype), top_k)
     weights = scores.gather(-1, ids)
     if renormalize:
         weights = weights / (weights.sum(-1, keepdim=True) + 1e-20)
-    return weights * scaling_factor, ids
+    return (weights * scaling_factor).to(logits.dtype), ids
 
 
 def largest(values: Tensor, count: int) -> Tensor:
@@ -38,11 +40,12 @@ def route_backward(
     scaling_factor: float,
 ) -> list[Tensor]:
     """The gradient of the weights with the choice of experts held fixed."""
-    scores = torch.sigmoid(logits)
+    scores = torch.sigmoid(logits.to(compute_dtype(logits)))
     ids = largest(scores + bias.to(scores.dtype), top_k)
     chosen = scores.gather(-1, ids)
-    grad = grads[0] * scaling_factor
+    grad = grads[0].to(scores.dtype) * scaling_factor
     if renormalize:
         total = chosen.sum(-1, keepdim=True) + 1e-20
         grad = (grad - (grad * chosen / total).sum(-1, keepdim=True)) / total
-    return [torch.zeros_like(logits).scatter_(-1, ids, grad * chosen * (1 - chosen)).contiguous()]
+    grad_logits = torch.zeros_like(scores, memory_format=torch.contiguous_format)
+    return [grad_logits.scatter_(-1, ids, grad * chosen * (1 - chosen)).to(logits.dtype)]

@@ -32,6 +32,9 @@ def situ_glu(gate_up: Tensor, *, beta: float | None, linear_beta: float | None) 
 
 def bounds(op: str, beta: float | None, linear_beta: float | None) -> tuple[float, float | None]:
     """`beta` and `linear_beta` checked, with the release's reading of an absent `beta`."""
+    for name, bound in (("beta", beta), ("linear_beta", linear_beta)):
+        if bound is not None:
+            checks.number(op, name, bound)
     beta = beta or 1.0
     if not beta > 0:
         raise ValueError(f"{op}: beta must be positive (None or 0 means 1.0), got {beta}.")

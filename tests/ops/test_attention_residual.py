@@ -439,6 +439,7 @@ UPDATE_REFUSALS = {
         {"stats": stats_with(normalizer=torch.ones(3))},
         r"stats.normalizer must have the shape \[2, 3\], got \[3\]",
     ),
+    "no-index": ({"index": None}, "index must name one of the 2 mixing points of stats, from 0 to 1; it was left out"),
     "index": ({"index": 2}, "index must be from 0 to 1, the last mixing point of stats, got 2"),
     "index-negative": ({"index": -1}, "index must be from 0 to 1, the last mixing point of stats, got -1"),
     "partial-shape": ({"partial": torch.ones(4, 8)}, r"partial must have the shape \[3, 8\], got \[4, 8\]"),
@@ -459,6 +460,7 @@ def test_refusals_of_update(change: dict, message: str) -> None:
         "norm_weight": torch.ones(8),
         "query_weight": torch.ones(1, 8),
         "eps": EPS,
+        "index": 1,
     }
     attention_residual_update(**arguments)
     with pytest.raises(ValueError, match=f"^attention_residual_update: .*{message}"):

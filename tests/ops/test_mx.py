@@ -245,6 +245,29 @@ def test_shapes_of_any_rank_and_without_elements(shape: tuple, format: str) -> N
     assert torch.equal(mx_dequantize(q, dtype=torch.float32), torch.ones(shape))
 
 
+@pytest.mark.parametrize("width", [32, 64])
+@pytest.mark.parametrize("format", FORMATS)
+def test_transposed_inputs_equal_their_copies(format: str, width: int) -> None:
+    x = torch.randn(width, 3, generator=torch.Generator().manual_seed(0)).t()
+    q, copy = mx_quantize(x, format=format), mx_quantize(x.contiguous(), format=format)
+    assert torch.equal(codes(q), codes(copy)) and torch.equal(q.scale, copy.scale)
+    transposed = MXTensor(q.data.t().contiguous().t(), q.scale.t().contiguous().t(), format)
+    assert not transposed.data.is_contiguous()
+    assert torch.equal(mx_dequantize(transposed), mx_dequantize(q))
+    assert torch.equal(mx_matmul(transposed, transposed), mx_matmul(q, q))
+    a, wide = x.clone(memory_format=torch.preserve_format).requires_grad_(), x.contiguous().requires_grad_()
+    assert not a.is_contiguous()
+    y, expected = mx_matmul(a, transposed), mx_matmul(wide, q)
+    assert torch.equal(y, expected)
+    y.sum().backward()
+    expected.sum().backward()
+    assert torch.equal(a.grad, wide.grad)
+
+
+def codes(q: MXTensor) -> Tensor:
+    return q.data.view(torch.uint8)
+
+
 def test_quantization_carries_no_gradient() -> None:
     q = mx_quantize(torch.ones(1, 32, requires_grad=True), format="mxfp8_e4m3")
     assert not q.data.requires_grad
@@ -438,11 +461,11 @@ def test_wrong_calls_are_refused_with_one_sentence(call, message: str) -> None:
 
 
 def test_a_device_without_an_implementation_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    class OnAnotherDevice:
-        dtype, shape, device = torch.float32, torch.Size([2, 32]), torch.device("cuda")
+    class OnAnotherDevice(Tensor):
+        device = torch.device("cuda")
 
     with pytest.raises(BackendError, match="mx_quantize: no implementation for tensors on cuda"):
-        mx_quantize(OnAnotherDevice(), format="mxfp4")
+        mx_quantize(torch.ones(2, 32).as_subclass(OnAnotherDevice), format="mxfp4")
 
 
 def test_an_mx_tensor_is_frozen() -> None:

@@ -132,6 +132,23 @@ def test_registration_and_gradient(renormalize: bool) -> None:
     assert torch.autograd.gradcheck(weights, logits)
 
 
+@pytest.mark.parametrize("renormalize", [True, False])
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16], ids=str)
+def test_half_precision_logits_are_calculated_in_float32_and_rounded_once(
+    dtype: torch.dtype, renormalize: bool
+) -> None:
+    logits, bias = random_case(7, 96, 5)
+    half, wide = logits.to(dtype).requires_grad_(), logits.to(dtype).float().requires_grad_()
+    weights, ids = route(half, bias, top_k=8, renormalize=renormalize, scaling_factor=2.5)
+    wanted, wanted_ids = route(wide, bias, top_k=8, renormalize=renormalize, scaling_factor=2.5)
+    assert torch.equal(ids, wanted_ids) and weights.dtype == dtype and torch.equal(weights, wanted.to(dtype))
+    direction = torch.arange(8.0).expand_as(wanted)
+    (found,) = torch.autograd.grad(weights, half, direction.to(dtype))
+    (expected,) = torch.autograd.grad(wanted, wide, direction)
+    assert found.dtype == dtype and torch.equal(found, expected.to(dtype))
+    torch.library.opcheck(torch.ops.ascend_k3.route.default, (half, bias, 3, renormalize, 1.0))
+
+
 def test_bias_has_no_gradient_and_ids_none() -> None:
     logits, bias = random_case(4, 10, 3)
     logits.requires_grad_()
@@ -159,8 +176,11 @@ def test_compiled_equals_eager() -> None:
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"logits": torch.zeros(2, 8, dtype=torch.bfloat16)}, "logits must be of dtype float32, float64, got bfloat16"),
-        ({"bias": torch.zeros(8, dtype=torch.bfloat16)}, "bias must be of dtype float32, float64, got bfloat16"),
+        ({"logits": torch.zeros(2, 8, dtype=torch.int64)}, "logits must be of dtype float32, .*, got int64"),
+        (
+            {"bias": torch.zeros(8, dtype=torch.bfloat16)},
+            "bias must be of dtype float32, float64, got bfloat16; keep the bias in float32: a bf16 bias would select",
+        ),
         ({"logits": torch.zeros(8)}, r"logits must have the shape \[T, E\], got \[8\]"),
         ({"bias": torch.zeros(7)}, r"bias must have the shape \[8\], got \[7\]"),
         ({"bias": torch.zeros(8, device="meta")}, "bias is on meta and logits on cpu"),
