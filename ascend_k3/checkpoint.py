@@ -64,7 +64,9 @@ def load_model(
     for name, value in (("dtype", dtype), ("experts", None if experts == "keep" else experts)):
         if value is not None and value not in FLOATS:
             allowed = ", ".join(str(item) for item in FLOATS)
-            raise ValueError(f"load_model: {name} is {value!r}; it must be one of {allowed}, or left out.")
+            raise ValueError(
+                f"load_model: {name} is {value!r}; it must be a torch dtype, one of {allowed}, or left out."
+            )
     if experts is None:
         raise ValueError('load_model: experts is None; it must be "keep" or a torch dtype.')
     require_sound(path)
