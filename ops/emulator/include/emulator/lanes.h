@@ -1,0 +1,228 @@
+// Which elements a vector instruction works on: repeats of 256 bytes, blocks of 32, masks, counts.
+#pragma once
+
+#include "sync.h"
+
+namespace AscendC {
+
+struct UnaryRepeatParams {
+    UnaryRepeatParams() = default;
+    UnaryRepeatParams(uint16_t dstBlkStride, uint16_t srcBlkStride, uint8_t dstRepStride, uint8_t srcRepStride)
+        : dstBlkStride(dstBlkStride), srcBlkStride(srcBlkStride), dstRepStride(dstRepStride), srcRepStride(srcRepStride) {}
+    uint32_t blockNumber = DEFAULT_BLK_NUM;
+    uint16_t dstBlkStride = DEFAULT_BLK_STRIDE, srcBlkStride = DEFAULT_BLK_STRIDE;
+    uint8_t dstRepStride = DEFAULT_REPEAT_STRIDE, srcRepStride = DEFAULT_REPEAT_STRIDE;
+    bool repeatStrideMode = false, strideSizeMode = false, halfBlock = false;
+};
+
+struct BinaryRepeatParams {
+    BinaryRepeatParams() = default;
+    BinaryRepeatParams(uint8_t dstBlkStride, uint8_t src0BlkStride, uint8_t src1BlkStride, uint8_t dstRepStride, uint8_t src0RepStride,
+                       uint8_t src1RepStride)
+        : dstBlkStride(dstBlkStride), src0BlkStride(src0BlkStride), src1BlkStride(src1BlkStride), dstRepStride(dstRepStride),
+          src0RepStride(src0RepStride), src1RepStride(src1RepStride) {}
+    uint32_t blockNumber = DEFAULT_BLK_NUM;
+    uint8_t dstBlkStride = DEFAULT_BLK_STRIDE, src0BlkStride = DEFAULT_BLK_STRIDE, src1BlkStride = DEFAULT_BLK_STRIDE;
+    uint8_t dstRepStride = DEFAULT_REPEAT_STRIDE, src0RepStride = DEFAULT_REPEAT_STRIDE, src1RepStride = DEFAULT_REPEAT_STRIDE;
+    bool repeatStrideMode = false, strideSizeMode = false;
+};
+
+/// Block and repeat stride of one operand, in blocks of 32 bytes.
+struct Stride {
+    int64_t block = DEFAULT_BLK_STRIDE, repeat = DEFAULT_REPEAT_STRIDE;
+};
+
+/// The lanes of an instruction. `width` is the number of lanes of a repeat: 256 bytes of the widest operand.
+struct Lanes {
+    bool flat = false;      // a count form: `count` consecutive elements
+    int64_t count = 0;      // flat, or all elements of counter mode
+    int64_t width = 0, repeats = 0;
+    std::vector<std::pair<int64_t, int64_t>> runs;  // lanes [first, second) of a repeat that the mask lets through
+    int64_t last_partial = 0;                       // counter mode: lanes of the last repeat, 0: like the others
+
+    int64_t elements() const {
+        if (flat) return count;
+        int64_t a_repeat = 0;
+        for (const auto& [first, last] : runs) a_repeat += last - first;
+        return last_partial ? (repeats - 1) * width + last_partial : repeats * a_repeat;
+    }
+    uint64_t cost_repeats() const { return static_cast<uint64_t>(flat ? (count + width - 1) / width : repeats); }
+};
+
+/// `count` consecutive elements; `widest` is the size of the widest operand's element.
+inline Lanes flat_lanes(int64_t count, int64_t widest) {
+    Lanes out;
+    out.flat = true, out.count = count, out.width = ONE_REPEAT_BYTE_SIZE / widest;
+    return out;
+}
+
+/// Lanes [0, count) as runs, or the set bits of a mask.
+inline std::vector<std::pair<int64_t, int64_t>> runs_of(uint64_t low, uint64_t high, int64_t width) {
+    std::vector<std::pair<int64_t, int64_t>> runs;
+    for (int64_t lane = 0; lane < width; ++lane) {
+        if (!((lane < 64 ? low >> lane : high >> (lane - 64)) & 1)) continue;
+        if (!runs.empty() && runs.back().second == lane)
+            ++runs.back().second;
+        else
+            runs.push_back({lane, lane + 1});
+    }
+    return runs;
+}
+
+/// Repeats as the mask register has them: in counter mode all of `mask[0]` elements and `repeats` is not looked at.
+inline Lanes register_lanes(int64_t repeats, int64_t widest) {
+    const auto& control = emulator::core().control;
+    Lanes out;
+    out.width = ONE_REPEAT_BYTE_SIZE / widest;
+    if (control.counter_mode) {
+        out.count = static_cast<int64_t>(control.mask[0]);
+        out.repeats = (out.count + out.width - 1) / out.width;
+        out.last_partial = out.count % out.width;
+        if (out.count > 0) out.runs = {{0, out.width}};
+    } else {
+        out.repeats = repeats;
+        out.runs = runs_of(control.mask[0], control.mask[1], out.width);
+    }
+    return out;
+}
+
+/// A mask given as a number: consecutive lanes in norm mode, all elements in counter mode. It is left in the register.
+inline Lanes counted_lanes(uint64_t mask, int64_t repeats, int64_t widest) {
+    auto& control = emulator::core().control;
+    if (control.counter_mode) {
+        control.mask[0] = mask;
+    } else {
+        control.mask[0] = mask >= 64 ? ~0ull : (1ull << mask) - 1;
+        control.mask[1] = mask >= 128 ? ~0ull : mask > 64 ? (1ull << (mask - 64)) - 1 : 0;
+    }
+    return register_lanes(repeats, widest);
+}
+
+/// A mask given as bits, {low, high}. It is left in the register.
+inline Lanes bit_lanes(const uint64_t mask[], int64_t repeats, int64_t widest) {
+    auto& control = emulator::core().control;
+    control.mask[0] = mask[0], control.mask[1] = mask[1];
+    return register_lanes(repeats, widest);
+}
+
+/// Whether the numbers of a vector instruction are legal; reports the first that is not.
+inline bool legal(const Lanes& lanes, const char* call, Site at) {
+    if (lanes.flat) return emulator::require(lanes.count > 0, "argument", at, call, "count is " + std::to_string(lanes.count) + "; it has to be positive.");
+    return emulator::require(lanes.repeats > 0 && (lanes.repeats <= MAX_REPEAT_TIMES || emulator::core().control.counter_mode), "argument", at, call,
+                             "repeatTime is " + std::to_string(lanes.repeats) + "; it has to be 1 to 255.") &&
+           emulator::require(!lanes.runs.empty(), "argument", at, call, "the mask lets no lane through.");
+}
+
+/// Bytes from the operand's start to lane `lane` of repeat `repeat`, for elements of `size` bytes.
+inline int64_t lane_offset(int64_t repeat, int64_t lane, Stride stride, int64_t size) {
+    const int64_t a_block = ONE_BLK_SIZE / size;
+    return (repeat * stride.repeat + lane / a_block * stride.block) * ONE_BLK_SIZE + lane % a_block * size;
+}
+
+/// What the lanes of one operand touch.
+template <class T>
+void add_lane_accesses(std::vector<emulator::Access>& out, const LocalTensor<T>& tensor, emulator::Access::Kind kind, const char* operand,
+                       const Lanes& lanes, Stride stride, uint32_t align = 32) {
+    const int64_t size = sizeof(T), a_block = ONE_BLK_SIZE / size;
+    if (lanes.flat) {
+        out.push_back(tensor.access(kind, operand, 0, lanes.count, align));
+        return;
+    }
+    const auto add = [&](int64_t repeat, int64_t repeats, int64_t first, int64_t last) {
+        if (repeats <= 0 || first >= last) return;
+        // Whole blocks in the middle of a run go together; a cut block at either end goes alone.
+        while (first < last) {
+            int64_t end = std::min(last, (first / a_block + 1) * a_block), runs = 1;
+            int64_t bytes = (end - first) * size;
+            if (first % a_block == 0) {
+                const int64_t whole = (last - first) / a_block;
+                if (whole > 1 && stride.block == 1) {
+                    bytes = whole * ONE_BLK_SIZE;
+                    end = first + whole * a_block;
+                } else if (whole > 1) {
+                    runs = whole;
+                    end = first + whole * a_block;
+                }
+            }
+            emulator::Access access = tensor.bytes(kind, operand, lane_offset(repeat, first, stride, size), bytes, 1);
+            access.runs = runs, access.pitch = stride.block * ONE_BLK_SIZE;
+            access.groups = repeats, access.group_pitch = stride.repeat * ONE_BLK_SIZE;
+            if (runs == 1 && access.group_pitch == bytes) {
+                access.runs = repeats, access.pitch = bytes, access.groups = 1;
+            }
+            out.push_back(access);
+            first = end;
+        }
+    };
+    const int64_t whole = lanes.repeats - (lanes.last_partial ? 1 : 0);
+    const size_t before = out.size();
+    for (const auto& [first, last] : lanes.runs) add(0, whole, first, last);
+    if (lanes.last_partial) add(whole, 1, 0, lanes.last_partial);
+    if (out.size() > before && tensor.address() % align != 0) {
+        out[before].begin = tensor.address();  // so that the report names the operand's own address
+        out[before].align = align;
+    }
+}
+
+/// Calls f(n, offset of each operand in bytes...) for stretches of lanes that are consecutive in every operand.
+template <class F>
+void each_stretch(const Lanes& lanes, const Stride* strides, const int64_t* sizes, int operands, F f) {
+    int64_t offsets[6] = {};
+    if (lanes.flat) {
+        f(lanes.count, offsets);
+        return;
+    }
+    // A stretch ends where a block of any operand ends whose next block is elsewhere.
+    int64_t step = lanes.width;
+    for (int i = 0; i < operands; ++i)
+        if (strides[i].block != 1) step = std::min(step, ONE_BLK_SIZE / sizes[i]);
+    for (int64_t repeat = 0; repeat < lanes.repeats; ++repeat) {
+        const bool partial = lanes.last_partial && repeat == lanes.repeats - 1;
+        for (const auto& [first, last] : lanes.runs) {
+            const int64_t end = partial ? std::min(last, lanes.last_partial) : last;
+            for (int64_t lane = first; lane < end;) {
+                const int64_t next = std::min(end, (lane / step + 1) * step);
+                for (int i = 0; i < operands; ++i) offsets[i] = lane_offset(repeat, lane, strides[i], sizes[i]);
+                f(next - lane, offsets);
+                lane = next;
+            }
+        }
+    }
+}
+
+/// Issue an element-by-element instruction dst = f(src...). `read_dst`: dst is an operand as well (Axpy, MulAddDst).
+/// f(D* dst, const S*... src, int64_t n) works on n consecutive elements.
+template <class D, class... S, class F>
+void elementwise(const char* call, Site at, const Lanes& lanes, bool read_dst, const LocalTensor<D>& dst, Stride dst_stride, F f,
+                 const std::pair<LocalTensor<S>, Stride>&... sources) {
+    EMULATOR_USES("asc_uses_vector");
+    if (!legal(lanes, call, at)) return;
+    static const char* const names[] = {"src0", "src1", "src2", "src3"};
+    emulator::Instruction instruction;
+    instruction.pipe = emulator::Pipe::V, instruction.name = call, instruction.at = at;
+    instruction.cost = emulator::Cost::vector(call, static_cast<uint64_t>(lanes.elements()), lanes.cost_repeats());
+    int number = 0;
+    (add_lane_accesses(instruction.accesses, sources.first, emulator::Access::Kind::Read, sizeof...(S) == 1 ? "src" : names[number++], lanes,
+                       sources.second),
+     ...);
+    if (read_dst) add_lane_accesses(instruction.accesses, dst, emulator::Access::Kind::Read, "dst", lanes, dst_stride);
+    add_lane_accesses(instruction.accesses, dst, emulator::Access::Kind::Write, "dst", lanes, dst_stride);
+    emulator::Core& core = emulator::core();
+    const auto base = [&core](const auto& tensor) { return core.local(tensor.space(), tensor.address()); };
+    uint8_t* const out = base(dst);
+    const auto in = std::make_tuple(base(sources.first)...);
+    emulator::issue(std::move(instruction), [=] {
+        const Stride strides[] = {dst_stride, sources.second...};
+        const int64_t sizes[] = {static_cast<int64_t>(sizeof(D)), static_cast<int64_t>(sizeof(S))...};
+        each_stretch(lanes, strides, sizes, 1 + static_cast<int>(sizeof...(S)), [&](int64_t n, const int64_t* offsets) {
+            int i = 0;
+            std::apply(
+                [&](auto*... source) {
+                    f(reinterpret_cast<D*>(out + offsets[0]), reinterpret_cast<const S*>(source + offsets[++i])..., n);
+                },
+                in);
+        });
+    });
+}
+
+}  // namespace AscendC

@@ -1,0 +1,188 @@
+// The machine under the kernel: what the API headers call, and what runtime/ implements.
+//
+// An API call becomes an Instruction: a pipe, the bytes it reads and writes, what it costs, and a function that does it on
+// host memory. The runtime keeps one queue a pipe and core, runs an instruction when its queue lets it, and checks every
+// access against the happens-before relation that the kernel's own flags and barriers establish.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <string>
+#include <utility>
+#include <vector>
+
+namespace emulator {
+
+enum class Arch : int { dav2201 = 2201, dav3510 = 3510 };
+enum class Role : uint8_t { AIC, AIV };
+enum class Pipe : uint8_t { S, V, M, MTE1, MTE2, MTE3, FIX, Count };
+enum class Space : uint8_t { GM, UB, L1, L0A, L0B, L0C, BT, FB, L0A_MX, L0B_MX, Count };
+
+/// Where in the kernel's source a call stands. As a default argument `Site at = Site::here()` it is the caller's line.
+struct Site {
+    const char* file = "";
+    int line = 0;
+    static constexpr Site here(const char* file = __builtin_FILE(), int line = __builtin_LINE()) { return {file, line}; }
+};
+
+/// Bytes that an instruction touches: `runs` runs of `bytes`, `pitch` apart, and all of that `groups` times, `group_pitch`
+/// apart. `begin` is an offset in a local memory, or an address in global memory.
+struct Access {
+    enum class Kind : uint8_t { Read, Write, Atomic };
+    Space space = Space::UB;
+    Kind kind = Kind::Read;
+    const char* operand = "";  // "dst", "src0": names the argument in a report
+    int64_t begin = 0;
+    int64_t bytes = 0;
+    int64_t runs = 1, pitch = 0;
+    int64_t groups = 1, group_pitch = 0;
+    int64_t low = 0, high = -1;  // the buffer or tensor that the access has to stay in; high < 0: the whole memory
+    uint32_t allocation = 0;     // of a queue's buffer; 0: none
+    uint32_t align = 1;          // bytes that `begin` has to be a multiple of
+    int8_t owner = -1;           // whose local memory: -1 this core's, 0 the block's cube core's, 1 or 2 its vector cores'
+    bool in_order = false;       // the pipe itself keeps this access behind its own earlier ones (accumulation in L0C)
+};
+
+/// What an instruction costs, for the counters and the time estimate.
+struct Cost {
+    enum class Unit : uint8_t { None, Move, Vector, Cube, Scalar };
+    Unit unit = Unit::None;
+    const char* what = "";   // "GM->UB", "Add<float>", "bf16": the counter's name
+    uint64_t amount = 0;     // bytes, elements, multiply-adds
+    uint64_t repeats = 0;    // vector: repeats of 256 bytes; cube: steps of one fractal product
+    static Cost move(const char* path, uint64_t bytes) { return {Unit::Move, path, bytes, 0}; }
+    static Cost vector(const char* call, uint64_t elements, uint64_t repeats) { return {Unit::Vector, call, elements, repeats}; }
+    static Cost cube(const char* type, uint64_t macs, uint64_t steps) { return {Unit::Cube, type, macs, steps}; }
+};
+
+struct Instruction {
+    Pipe pipe = Pipe::S;
+    const char* name = "";
+    Site at;
+    std::vector<Access> accesses;
+    Cost cost;
+};
+
+/// Control registers of a core that instructions capture when they are issued.
+struct Control {
+    bool counter_mode = false;
+    uint64_t mask[2] = {~0ull, ~0ull};  // low, high; in counter mode mask[0] is the number of elements
+    bool atomic = false;
+    uint8_t atomic_type = 0;   // of AscendC's data types, 0: the tensor's own
+    uint8_t atomic_op = 0;     // 0 add, 1 max, 2 min
+    bool hf32 = false, hf32_nearest_away = false;
+    bool ctrl_saturate = false;
+    uint64_t fixpipe[4] = {0, 0, 0, 0};   // quantization buffer and its like, as the fixpipe API packs them
+    uint64_t fmatrix = 0, padding_value = 0, compare_mask[2] = {0, 0}, compare_scalar = 0;
+    uint64_t extra[8] = {};
+};
+
+/// What a core knows of itself. The runtime's own state of it is behind `self`.
+struct Core {
+    Arch arch;
+    Role role;
+    uint32_t block = 0, sub = 0;           // block of the launch; 0 or 1 for the vector cores of a mixed block
+    uint32_t block_dim = 0, vector_cores_a_block = 1;
+    uint32_t block_index = 0, block_count = 0;  // as GetBlockIdx and GetBlockNum return them
+    Control control;
+    uint8_t* memory[static_cast<int>(Space::Count)] = {};  // host address of each local memory
+    uint32_t capacity[static_cast<int>(Space::Count)] = {};
+    void* pipe_object = nullptr;           // the TPipe that is alive
+    void* self = nullptr;
+
+    uint8_t* local(Space space, int64_t offset) const { return memory[static_cast<int>(space)] + offset; }
+};
+
+/// The core whose code is running.
+Core& core();
+/// A core of the same block: 0 the cube core, 1 and 2 the vector cores; nullptr when the kernel type has none.
+Core* sibling(int which);
+
+// ---- Instructions ------------------------------------------------------------------------------------------------
+
+enum class Turn { Now, Later, Never };
+
+/// Takes the instruction into its pipe. Now: the caller runs it and then calls `finish`; Never: it was refused, a report
+/// says why.
+Turn start(Instruction& instruction);
+void finish();
+void defer(Instruction&& instruction, std::function<void()> run);
+
+/// Issue an instruction whose effect on memory is `run`. Nothing of the caller may be captured by reference in it.
+template <class Run>
+inline void issue(Instruction instruction, Run run) {
+    const Turn turn = start(instruction);
+    if (turn == Turn::Now) {
+        run();
+        finish();
+    } else if (turn == Turn::Later) {
+        defer(std::move(instruction), std::function<void()>(std::move(run)));
+    }
+}
+
+/// Report an access made by the instruction that is running now and could not be told before (vector functions).
+/// False: it is outside of its memory and must not be done.
+bool touch(const Access& access);
+
+/// A scalar access, done at once: true when it may be done.
+bool scalar_access(const Access& access, const char* name, Site at);
+
+/// Count scalar work that no memory access stands for.
+void scalar_work(uint64_t operations);
+
+/// Name a mistake. `kind` is one of the kinds listed in report.py.
+void report(const char* kind, Site at, const std::string& message);
+
+/// Refuse an argument: reports `kind` and returns false when `allowed` is false.
+inline bool require(bool allowed, const char* kind, Site at, const char* call, const std::string& message) {
+    if (!allowed) report(kind, at, std::string(call) + ": " + message);
+    return allowed;
+}
+
+// ---- Synchronization ----------------------------------------------------------------------------------------------
+
+void set_flag(Pipe from, Pipe to, int id, Site at, const char* call = "SetFlag");
+void wait_flag(Pipe from, Pipe to, int id, Site at, const char* call = "WaitFlag");
+void barrier(Pipe pipe, Site at);
+void barrier_all(Site at);
+void cross_core_set(int mode, Pipe pipe, int id, Site at);
+void cross_core_wait(int mode, Pipe pipe, int id, Site at);  // Pipe::S: the whole core waits
+void sync_all(bool cube_too, Site at);
+/// Write the core's scalar cache back to global memory (the line at `address`, or all of it) and forget it.
+void clean_cache(uint64_t address, bool whole, Site at);
+/// Let other cores run; counts as waiting for them.
+void yield_core();
+
+/// Event ids that AllocEventID, FetchEventID and the queues share.
+int allocate_event(Pipe from, Pipe to, Site at);
+void release_event(Pipe from, Pipe to, int id, Site at);
+
+// ---- Memory ---------------------------------------------------------------------------------------------------------
+
+/// A buffer of a queue becomes the program's (true) or free again (false); 0 is never an allocation.
+uint32_t allocation_begin(Space space, int64_t begin, int64_t bytes, Site at);
+void allocation_end(uint32_t allocation, Site at, const char* call);
+
+/// Host address of a global address, nullptr when nothing is there. `bytes` from it on are in one tensor.
+uint8_t* global(uint64_t address, int64_t* bytes);
+/// Contents of a local memory become undefined, as when a pipe object starts anew.
+void poison(Space space);
+/// Scalar load and store through the core's data cache; `value` holds up to 8 bytes.
+bool scalar_global(uint64_t address, void* value, int bytes, bool store, Site at, const char* name);
+
+/// Local addresses handed out as pointers: nothing is mapped there, so a raw dereference is caught.
+constexpr uint64_t POINTER_BASE = 0x100000000000ull, POINTER_STEP = 0x001000000000ull;
+constexpr uint64_t GLOBAL_BASE = 0x200000000000ull;
+inline uint64_t pointer_of(Space space, int64_t offset) {
+    return POINTER_BASE + static_cast<uint64_t>(space) * POINTER_STEP + static_cast<uint64_t>(offset);
+}
+inline Space space_of(uint64_t pointer) { return static_cast<Space>((pointer - POINTER_BASE) / POINTER_STEP); }
+inline int64_t offset_of(uint64_t pointer) { return static_cast<int64_t>((pointer - POINTER_BASE) % POINTER_STEP); }
+
+// ---- Mutation -------------------------------------------------------------------------------------------------------
+
+/// A place that a mutation test may change. Registers the place in a run that lists them; true in the run that changes
+/// this one. `kind`: "wait", "set", "barrier", "enque", "deque", "free", "alloc", "buffer", "offset", ...
+bool mutated(const char* kind, Site at, int detail = 0);
+
+}  // namespace emulator

@@ -1,0 +1,289 @@
+// One launch: global memory, the cores, and their fibers until all have ended.
+#include "state.h"
+
+#include <algorithm>
+#include <csetjmp>
+#include <csignal>
+#include <cstring>
+#include <sstream>
+#include <sys/mman.h>
+
+namespace emulator {
+
+constexpr size_t STACK = 1 << 20;
+constexpr uint64_t IDLE_LIMIT = 20000;  // rounds of all cores in which nothing happened: they poll what never comes
+
+extern "C" {
+
+/// An argument of the kernel: global memory when `bytes` is not negative, otherwise a value.
+struct LaunchArgument {
+    uint8_t* host;
+    int64_t bytes;
+    int use;           // GlobalBuffer::Use
+    const char* name;
+    uint64_t value;    // of a scalar, its bits
+};
+
+struct LaunchOptions {
+    int arch, kernel_type;  // 0 vector cores only, 1 cube only, 2 cube and one vector core, 3 cube and two, 4 MIX_AIV_1_0
+    uint32_t block_dim;
+    void (*cube_entry)(void* const*);
+    void (*vector_entry)(void* const*);
+    const LaunchArgument* arguments;
+    int argument_count;
+    const uint32_t* capacities;  // by Space
+    const char* const* rate_names;
+    const double* rate_values;
+    int rate_count;
+    double clock_hz;
+    int check, perturb;
+    uint64_t seed;
+    uint64_t timeline_limit;
+    int list_mutations, mutate;
+    const char* mutation_kind;
+    const char* mutation_file;
+    int mutation_line, mutation_detail;
+    double time_limit;  // seconds, 0: none
+};
+}
+
+static void* const* entry_arguments = nullptr;
+static sigjmp_buf raw_access;
+static volatile sig_atomic_t in_kernel = 0;
+static void* volatile fault_address = nullptr;
+
+static void on_fault(int signal, siginfo_t* info, void*) {
+    if (!in_kernel) {
+        std::signal(signal, SIG_DFL);
+        raise(signal);
+        return;
+    }
+    fault_address = info->si_addr;
+    siglongjmp(raw_access, 1);
+}
+
+static void fiber_main() {
+    CoreState& core = current();
+    core.entry(entry_arguments);
+    wait_until([&core] { return drained(core); }, "has ended, its pipes have not", core.last_site);
+    core.finished = true;
+    ++machine->progress;
+    swapcontext(&core.context, &machine->scheduler);
+}
+
+static std::unique_ptr<CoreState> make_core(const LaunchOptions& options, Role role, uint32_t block, uint32_t sub) {
+    auto core = std::make_unique<CoreState>();
+    Core& face = core->face;
+    face.arch = static_cast<Arch>(options.arch);
+    face.role = role;
+    face.block = block, face.sub = sub;
+    face.block_dim = options.block_dim;
+    face.vector_cores_a_block = options.kernel_type == 3 ? 2 : options.kernel_type == 1 ? 0 : 1;
+    face.block_index = role == Role::AIV ? block * face.vector_cores_a_block + sub : block;
+    face.block_count = options.block_dim;
+    face.self = core.get();
+    for (int i = 1; i < SPACES; ++i) {
+        const Space space = static_cast<Space>(i);
+        const bool mine = (space == Space::UB) == (role == Role::AIV);
+        const uint32_t bytes = mine ? options.capacities[i] : 0;
+        core->memory[i].assign(bytes + 64, 0xff);
+        core->memory[i].resize(bytes);
+        face.memory[i] = core->memory[i].data();
+        face.capacity[i] = bytes;
+        core->shadows[static_cast<size_t>(i)].reset(0, bytes, false);
+    }
+    core->entry = role == Role::AIC ? options.cube_entry : options.vector_entry;
+    core->stack.resize(STACK);
+    core->number = static_cast<int>(machine->cores.size());
+    getcontext(&core->context);
+    core->context.uc_stack.ss_sp = core->stack.data();
+    core->context.uc_stack.ss_size = STACK;
+    core->context.uc_link = nullptr;
+    makecontext(&core->context, fiber_main, 0);
+    return core;
+}
+
+static void deadlock() {
+    std::string table;
+    Site at;
+    for (auto& core : machine->cores) {
+        if (core->finished) continue;
+        const Core& face = core->face;
+        std::string waits;
+        if (!core->blocked.empty()) waits = core->blocked + " at " + core->last_site.file + ":" + std::to_string(core->last_site.line);
+        for (int i = 0; i < PIPES; ++i) {
+            const auto& queue = core->pipes[static_cast<size_t>(i)].queue;
+            if (queue.empty()) continue;
+            const Operation& head = queue.front();
+            std::string what = head.kind == Operation::Kind::Wait
+                                   ? std::string("flag ") + name_of(head.from) + "_" + name_of(head.to) + " " + std::to_string(head.id) +
+                                         ", which nothing sets"
+                                   : "cross-core flag " + std::to_string(head.id);
+            waits += (waits.empty() ? "" : ", ") + std::string("pipe ") + name_of(static_cast<Pipe>(i)) + " waits for " + what + " at " +
+                     head.instruction.at.file + ":" + std::to_string(head.instruction.at.line);
+            if (at.line == 0) at = head.instruction.at;
+        }
+        if (waits.empty()) waits = "polls at " + std::string(core->last_site.file) + ":" + std::to_string(core->last_site.line);
+        if (at.line == 0) at = core->last_site;
+        table += std::string(table.empty() ? "" : "; ") + (face.role == Role::AIC ? "AIC " : "AIV ") + std::to_string(face.block_index) + " " + waits;
+        if (table.size() > 2000) {
+            table += "; ...";
+            break;
+        }
+    }
+    machine->current = nullptr;
+    hazard("deadlock", at, "the kernel hangs: " + table + ".");
+}
+
+static void run_fibers(double time_limit) {
+    const clock_t begin = clock();
+    uint64_t idle = 0;
+    std::vector<CoreState*> order;
+    for (auto& core : machine->cores) order.push_back(core.get());
+    for (;;) {
+        const uint64_t before = machine->progress;
+        bool alive = false, all_blocked = true;
+        if (machine->perturb) std::shuffle(order.begin(), order.end(), machine->random);
+        for (CoreState* core : order) {
+            if (core->finished) continue;
+            alive = true;
+            machine->current = core;
+            if (sigsetjmp(raw_access, 1) != 0) {
+                char address[32];
+                snprintf(address, sizeof address, "%p", fault_address);
+                hazard("raw_pointer", core->last_site,
+                       std::string("a raw pointer was dereferenced (") + address +
+                           ") after this call: memory of the device is read with GetValue, SetValue and the API only.");
+                core->finished = true;
+                for (PipeState& pipe : core->pipes) pipe.queue.clear();
+                ++machine->progress;
+                continue;
+            }
+            in_kernel = 1;
+            swapcontext(&machine->scheduler, &core->context);
+            in_kernel = 0;
+            all_blocked &= core->finished || !core->blocked.empty();
+        }
+        if (!alive) return;
+        idle = machine->progress == before ? idle + 1 : 0;
+        if ((idle > 1 && all_blocked) || idle > IDLE_LIMIT) return deadlock();
+        if (time_limit > 0 && static_cast<double>(clock() - begin) / CLOCKS_PER_SEC > time_limit) {
+            machine->current = nullptr;
+            hazard("deadlock", order.front()->last_site,
+                   "the kernel did not end within " + std::to_string(time_limit) + " seconds of processor time.");
+            return;
+        }
+    }
+}
+
+/// What a kernel must not leave behind.
+static void check_end() {
+    for (auto& core : machine->cores) {
+        machine->current = core.get();
+        for (int from = 0; from < PIPES; ++from)
+            for (int to = 0; to < PIPES; ++to)
+                for (int id = 0; id < EVENT_IDS; ++id) {
+                    const Flag& flag = core->flags[from][to][id];
+                    if (flag.pending > 0)
+                        hazard("leftover_flag", flag.set_at,
+                               std::string("flag ") + name_of(static_cast<Pipe>(from)) + "_" + name_of(static_cast<Pipe>(to)) + " " +
+                                   std::to_string(id) + " is set here and nothing waits for it before the kernel ends; the next kernel would find it set.");
+                }
+        for (int id = 0; id < CROSS_FLAGS; ++id)
+            if (!core->cross[id].empty() || !core->halves[id][0].empty() || !core->halves[id][1].empty()) {
+                const auto& left = !core->cross[id].empty() ? core->cross[id] : !core->halves[id][0].empty() ? core->halves[id][0] : core->halves[id][1];
+                hazard("leftover_flag", left.front().at, "cross-core flag " + std::to_string(id) + " is set here and nothing waits for it before the kernel ends.");
+            }
+        for (const auto& [address, line] : core->cache)
+            if (line.dirty != 0)
+                hazard("cache_line", line.site, "SetValue on global memory stays in the scalar's data cache: call DataCacheCleanAndInvalid before the kernel ends.");
+        if (core->face.control.atomic)
+            hazard("control", core->last_site, "the kernel ends with atomic writes switched on: call SetAtomicNone.");
+        if (core->face.control.counter_mode)
+            hazard("control", core->last_site, "the kernel ends with the vector mask in counter mode: call SetMaskNorm.");
+    }
+    for (auto& [key, waiting] : machine->gathered)
+        for (auto& [number, tokens] : waiting)
+            if (!tokens.empty() && std::get<0>(key) != 2) {
+                machine->current = machine->cores[static_cast<size_t>(number)].get();
+                hazard("leftover_flag", tokens.front().at, "cross-core flag " + std::to_string(std::get<1>(key)) + " is set here by some cores of its group and not by all.");
+            }
+    for (auto& [address, buffer] : machine->buffers) {
+        if (buffer.use != GlobalBuffer::Use::Output) continue;
+        int64_t missing = 0, first = -1;
+        machine->global_shadow.each(static_cast<int64_t>(address), static_cast<int64_t>(address) + buffer.bytes,
+                                    [&](Cell& cell, int64_t begin, int64_t end) {
+                                        if (cell.written) return;
+                                        if (first < 0) first = begin - static_cast<int64_t>(address);
+                                        missing += end - begin;
+                                    });
+        machine->current = nullptr;
+        if (missing > 0)
+            hazard("unwritten_output", Site{}, "the kernel ends and " + std::to_string(missing) + " bytes of " + buffer.name + ", from byte " + std::to_string(first) + " on, were never written.");
+    }
+}
+
+static std::string last_report;
+
+extern "C" const char* emulator_launch(const LaunchOptions* given) {
+    const LaunchOptions& options = *given;
+    Machine here;
+    machine = &here;
+    here.check = options.check != 0;
+    here.perturb = options.perturb != 0;
+    here.random.seed(options.seed);
+    here.clock_hz = options.clock_hz;
+    here.timeline_limit = options.timeline_limit;
+    here.list_mutations = options.list_mutations != 0;
+    here.mutate = options.mutate != 0;
+    if (here.mutate) here.mutation = {options.mutation_kind, options.mutation_file, options.mutation_line, options.mutation_detail};
+    for (int i = 0; i < options.rate_count; ++i) here.rates[options.rate_names[i]] = options.rate_values[i];
+
+    uint64_t next = GLOBAL_BASE;
+    std::vector<uint64_t> values;
+    for (int i = 0; i < options.argument_count; ++i) {
+        const LaunchArgument& argument = options.arguments[i];
+        if (argument.bytes < 0) {
+            values.push_back(argument.value);
+            continue;
+        }
+        const auto use = static_cast<GlobalBuffer::Use>(argument.use);
+        // Tiling data is read by the scalar through a plain pointer, as on the device.
+        const uint64_t address = use == GlobalBuffer::Use::Tiling ? reinterpret_cast<uint64_t>(argument.host) : next;
+        here.buffers[address] = {address, argument.bytes, argument.host, argument.name, use};
+        const bool written = use == GlobalBuffer::Use::Tensor || use == GlobalBuffer::Use::Tiling;
+        if (!written) std::memset(argument.host, 0xff, static_cast<size_t>(argument.bytes));
+        here.global_shadow.reset(static_cast<int64_t>(address), static_cast<int64_t>(address) + argument.bytes, written);
+        values.push_back(argument.bytes == 0 && use == GlobalBuffer::Use::Workspace ? 0 : address);
+        next += (static_cast<uint64_t>(argument.bytes) / 4096 + 3) * 4096;
+    }
+    std::vector<void*> pointers;
+    for (uint64_t& value : values) pointers.push_back(&value);
+    entry_arguments = pointers.data();
+
+    for (uint32_t block = 0; block < options.block_dim; ++block) {
+        if (options.kernel_type >= 1 && options.kernel_type <= 3) here.cores.push_back(make_core(options, Role::AIC, block, 0));
+        if (options.kernel_type == 1) continue;
+        for (uint32_t sub = 0; sub < (options.kernel_type == 3 ? 2u : 1u); ++sub)
+            here.cores.push_back(make_core(options, Role::AIV, block, sub));
+    }
+
+    struct sigaction action {}, before_segv {}, before_bus {};
+    action.sa_sigaction = on_fault;
+    action.sa_flags = SA_SIGINFO | SA_NODEFER;
+    sigaction(SIGSEGV, &action, &before_segv);
+    sigaction(SIGBUS, &action, &before_bus);
+    run_fibers(options.time_limit);
+    sigaction(SIGSEGV, &before_segv, nullptr);
+    sigaction(SIGBUS, &before_bus, nullptr);
+
+    bool hangs = false;
+    for (const Hazard& found : here.hazards) hangs |= found.kind == "deadlock";
+    if (!hangs) check_end();
+    here.current = nullptr;
+    last_report = report_json();
+    machine = nullptr;
+    return last_report.c_str();
+}
+
+}  // namespace emulator
