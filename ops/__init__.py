@@ -10,6 +10,7 @@ from ascend_k3.ops.attention_residual import (
     attention_residual_prepare,
     attention_residual_update,
 )
+from ascend_k3.ops.backends import backend
 from ascend_k3.ops.causal_conv1d import causal_conv1d, causal_conv1d_update
 from ascend_k3.ops.errors import BackendError, CheckpointError, NonFiniteError
 from ascend_k3.ops.fused_experts import fused_experts
@@ -29,6 +30,7 @@ __all__ = [
     "attention_residual",
     "attention_residual_prepare",
     "attention_residual_update",
+    "backend",
     "causal_conv1d",
     "causal_conv1d_update",
     "fused_experts",

@@ -7,8 +7,8 @@ An operator's `library.py` states its signature once:
 
 which defines `ascend_k3::situ_glu` and, for the named arguments, `ascend_k3::situ_glu_backward`. The gradient is that
 of the reference, recomputed in the backward pass, unless the operator brings its own. An operator without a gradient
-can refuse the backward pass with a sentence. The build for NPUs adds
-implementations for `PrivateUse1` to the same schemas.
+can refuse the backward pass with a sentence. `kernel` computes the operator by its Ascend C kernels: on npu tensors, and
+on CPU tensors where the emulator is in force (backends.py).
 """
 
 from __future__ import annotations
@@ -18,6 +18,8 @@ from typing import Any
 
 import torch
 from torch import Tensor
+
+from ascend_k3.ops import backends
 
 LIBRARY = torch.library.Library("ascend_k3", "FRAGMENT")
 
@@ -33,6 +35,7 @@ def register(
     differentiable: Sequence[str] = (),
     backward: Function | None = None,
     no_gradient: str | None = None,
+    kernel: Function | None = None,
 ) -> None:
     """Define `ascend_k3::name` with a CPU implementation, a Meta implementation, and autograd.
 
@@ -44,15 +47,29 @@ def register(
         backward: `backward(grads, needs, *arguments)` returns one gradient for each differentiable argument, and an
             empty tensor where `needs` is false. Left out, the reference is recomputed under autograd.
         no_gradient: for an operator without a gradient, the sentence of the RuntimeError that its backward pass raises.
+        kernel: the same arguments; launches the operator's Ascend C kernels. None: it has none.
     """
     LIBRARY.define(name + signature)
     # Without a gradient of its own an operator is opaque: what it writes in place must not drag a graph along.
-    LIBRARY.impl(name, reference if differentiable else torch.no_grad()(reference), "CPU")
+    LIBRARY.impl(name, _on_cpu(name, reference if differentiable else torch.no_grad()(reference), kernel), "CPU")
+    if kernel is not None:
+        LIBRARY.impl(name, kernel, "PrivateUse1")
     torch.library.register_fake(f"ascend_k3::{name}", fake, lib=LIBRARY)
     if differentiable:
         _register_gradient(name, signature, reference, list(differentiable), backward)
     if no_gradient is not None:
         _register_refusal(name, no_gradient)
+
+
+def _on_cpu(name: str, reference: Function, kernel: Function | None) -> Function:
+    def compute(*arguments: Any) -> Any:
+        if backends.current().name == "emulator":
+            if kernel is not None:
+                return kernel(*arguments)
+            backends.without_kernel(name)
+        return reference(*arguments)
+
+    return compute
 
 
 def _register_gradient(
@@ -84,7 +101,7 @@ def _register_gradient(
             for position, needed in zip(positions, needs, strict=True)
         ]
 
-    LIBRARY.impl(f"{name}_backward", backward or recomputed, "CPU")
+    LIBRARY.impl(f"{name}_backward", _on_cpu(f"{name}_backward", backward or recomputed, None), "CPU")
     torch.library.register_fake(f"ascend_k3::{name}_backward", fake_backward, lib=LIBRARY)
 
     def setup_context(ctx: Any, inputs: tuple[Any, ...], output: Any) -> None:
@@ -93,6 +110,7 @@ def _register_gradient(
         ctx.others = [None if isinstance(value, Tensor) else value for value in inputs]
         ctx.is_tensor = [isinstance(value, Tensor) for value in inputs]
         outputs = (output,) if isinstance(output, Tensor) else output
+        ctx.backend = backends.current()
         ctx.outputs = [(value.shape, value.dtype, value.device) for value in outputs]
 
     def run_backward(ctx: Any, *grads: Tensor | None) -> tuple[Tensor | None, ...]:
@@ -103,7 +121,8 @@ def _register_gradient(
             torch.zeros(shape, dtype=dtype, device=device) if grad is None else grad.contiguous()
             for grad, (shape, dtype, device) in zip(grads, ctx.outputs, strict=True)
         ]
-        found = getattr(torch.ops.ascend_k3, f"{name}_backward")(full, needs, *values)
+        with backends.use(ctx.backend):
+            found = getattr(torch.ops.ascend_k3, f"{name}_backward")(full, needs, *values)
         result: list[Tensor | None] = [None] * len(values)
         for position, needed, grad in zip(positions, needs, found, strict=True):
             result[position] = grad if needed else None

@@ -7,7 +7,7 @@
 See docs/emulator.md.
 """
 
-from ascend_k3.ops.emulator.build import KernelBuildError
+from ascend_k3.ops.emulator.compiler import KernelBuildError
 from ascend_k3.ops.emulator.launch import Kernel, build
 from ascend_k3.ops.emulator.report import Hazard, Report
 

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from ascend_k3.ops.emulator import build as builder
+from ascend_k3.ops.emulator import compiler as builder
 from ascend_k3.ops.emulator.report import Report
 from ascend_k3.ops.errors import BackendError
 from ascend_k3.ops.soc import SoC, soc as find_soc

@@ -7,6 +7,7 @@ from torch import Tensor
 
 from ascend_k3.ops.library import register
 from ascend_k3.ops.rms_norm import reference
+from ascend_k3.ops.rms_norm.kernel import launch
 
 
 def _like_first(x: Tensor, *_: object) -> Tensor:
@@ -19,6 +20,7 @@ register(
     reference.rms_norm,
     _like_first,
     differentiable=("x", "weight"),
+    kernel=launch.rms_norm,
 )
 register(
     "rms_norm_gated",

@@ -102,7 +102,9 @@ def test_rows_are_independent_of_each_other_and_of_strides() -> None:
     for cut in (1, 17, 64):
         parts = [slice(cut), slice(cut, None)]
         assert torch.equal(torch.cat([rms_norm(x[part], weight, eps=EPS) for part in parts]), y)
-        assert torch.equal(torch.cat([rms_norm_gated(x[p], gate[p], weight, eps=EPS) for p in parts]), gated)
+        # On processors with AVX-512 torch.sigmoid rounds an element differently in a vector and in a loop's tail.
+        apart = torch.cat([rms_norm_gated(x[p], gate[p], weight, eps=EPS) for p in parts])
+        torch.testing.assert_close(apart, gated, rtol=2 * torch.finfo(torch.float32).eps, atol=0)
     wide = torch.cat([x, torch.full_like(x, torch.nan)], 1)
     assert torch.equal(rms_norm(wide[:, :48], weight, eps=EPS), y)
     assert rms_norm(wide[:, :48], weight, eps=EPS).is_contiguous()

@@ -1,0 +1,117 @@
+"""Which of the three ways computes an operator: the reference, the kernels on the emulator, or the kernels on an NPU.
+
+A tensor's device picks reference or npu. CPU tensors go through the kernels' own source where that is asked for:
+
+    with ops.backend("emulator", soc="950pr") as run:
+        y = ops.rms_norm(x, weight, eps=1e-5)
+    run.calls        # what ran, with the emulator's report of each launch
+
+The environment variables ASCEND_K3_BACKEND=emulator and ASCEND_K3_SOC do the same for a whole program.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+from dataclasses import dataclass, field
+from typing import Any
+
+from ascend_k3.ops.errors import BackendError
+
+NAMES = ("reference", "emulator")
+MISSING = ("refuse", "reference")
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Call:
+    """An operator that ran under `backend(...)`: the backend it ran on, and the emulator's report of its launch."""
+
+    name: str
+    backend: str
+    report: Any = None
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Backend:
+    """What is in force.
+
+    name: "reference" or "emulator", for CPU tensors. soc: of ops/soc.py, for which kernels are built and tiled.
+    missing: "refuse" raises for an operator without a kernel, "reference" computes it by its reference; `calls` tells.
+    hazards: whether the emulator checks every access; a hazard raises.
+    seed: of a perturbed order of pipes and cores on the emulator.
+    """
+
+    name: str
+    soc: str = "a3"
+    missing: str = "refuse"
+    hazards: bool = True
+    seed: int | None = None
+    calls: list[Call] = field(default_factory=list)
+    keep_calls: bool = True
+
+    def record(self, call: Call) -> None:
+        if self.keep_calls:
+            self.calls.append(call)
+
+
+_CURRENT: ContextVar[Backend | None] = ContextVar("ascend_k3_backend", default=None)
+
+
+def current() -> Backend:
+    """The backend in force for CPU tensors."""
+    chosen = _CURRENT.get()
+    if chosen is not None:
+        return chosen
+    name = os.environ.get("ASCEND_K3_BACKEND", "reference")
+    if name not in NAMES:
+        raise ValueError(f"ASCEND_K3_BACKEND is {name!r}; it must be one of {', '.join(NAMES)}.")
+    return Backend(name=name, soc=os.environ.get("ASCEND_K3_SOC", "a3"), keep_calls=False)
+
+
+@contextmanager
+def backend(
+    name: str, *, soc: str = "a3", missing: str = "refuse", hazards: bool = True, seed: int | None = None
+) -> Iterator[Backend]:
+    """Compute CPU tensors by `name` ("reference" or "emulator") inside the block.
+
+    Args: see `Backend`.
+    Raises: ValueError for a name, a SoC or a `missing` that does not exist.
+    """
+    from ascend_k3.ops.soc import soc as find_soc
+
+    if name not in NAMES:
+        raise ValueError(
+            f"backend: {name!r} is no backend for CPU tensors; it must be one of {', '.join(NAMES)} (npu tensors run on "
+            "their device by themselves)."
+        )
+    if missing not in MISSING:
+        raise ValueError(f"backend: missing is {missing!r}; it must be one of {', '.join(MISSING)}.")
+    chosen = Backend(name=name, soc=find_soc(soc).name, missing=missing, hazards=hazards, seed=seed)
+    with use(chosen):
+        yield chosen
+
+
+@contextmanager
+def use(chosen: Backend) -> Iterator[None]:
+    """Put a backend in force again: that of the forward pass, in the backward pass."""
+    token = _CURRENT.set(chosen)
+    try:
+        yield
+    finally:
+        _CURRENT.reset(token)
+
+
+def without_kernel(operator: str) -> None:
+    """What an operator without a kernel does under the emulator: refuse, or be recorded as run by its reference.
+
+    Raises: BackendError.
+    """
+    chosen = current()
+    if chosen.missing == "refuse":
+        raise BackendError(
+            f"{operator} has no Ascend C kernel, so the emulator cannot run it; compute it by its reference with "
+            '`ops.backend("emulator", missing="reference")`.'
+        )
+    chosen.record(Call(name=operator, backend="reference"))

@@ -1,0 +1,30 @@
+"""Launches of the norms' kernels."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import torch
+from torch import Tensor
+
+from ascend_k3.ops.kernels import TYPES, KernelLaunch, one_dtype
+
+HERE = Path(__file__).parent
+RMS_NORM = KernelLaunch(folder=HERE, source="rms_norm.cpp", entry="rms_norm")
+DTYPES = (torch.float32, torch.bfloat16, torch.float16)
+
+
+def rms_norm(x: Tensor, weight: Tensor, eps: float) -> Tensor:
+    dtype = one_dtype("rms_norm", DTYPES, x=x, weight=weight)
+    x = x.contiguous()
+    y = torch.empty_like(x)
+    if x.numel():
+        width = x.shape[-1]
+        RMS_NORM.run(
+            inputs=(x, weight.contiguous()),
+            outputs=(y,),
+            sizes=(x.numel() // width, width, x.element_size(), 2),
+            numbers=(eps,),
+            defines={"DTYPE": TYPES[dtype]},
+        )
+    return y
