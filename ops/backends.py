@@ -39,15 +39,17 @@ class Backend:
 
     name: "reference" or "emulator", for CPU tensors. soc: of ops/soc.py, for which kernels are built and tiled.
     missing: "refuse" raises for an operator without a kernel, "reference" computes it by its reference; `calls` tells.
-    hazards: whether the emulator checks every access; a hazard raises.
-    seed: of a perturbed order of pipes and cores on the emulator.
+    hazards: whether the emulator checks every access. refuse_hazards: whether a hazard raises, or is in `calls` only.
+    seed: of a perturbed order of pipes and cores on the emulator. timeline: instructions kept with their times.
     """
 
     name: str
     soc: str = "a3"
     missing: str = "refuse"
     hazards: bool = True
+    refuse_hazards: bool = True
     seed: int | None = None
+    timeline: int = 0
     calls: list[Call] = field(default_factory=list)
     keep_calls: bool = True
 
@@ -72,7 +74,14 @@ def current() -> Backend:
 
 @contextmanager
 def backend(
-    name: str, *, soc: str = "a3", missing: str = "refuse", hazards: bool = True, seed: int | None = None
+    name: str,
+    *,
+    soc: str = "a3",
+    missing: str = "refuse",
+    hazards: bool = True,
+    refuse_hazards: bool = True,
+    seed: int | None = None,
+    timeline: int = 0,
 ) -> Iterator[Backend]:
     """Compute CPU tensors by `name` ("reference" or "emulator") inside the block.
 
@@ -88,7 +97,15 @@ def backend(
         )
     if missing not in MISSING:
         raise ValueError(f"backend: missing is {missing!r}; it must be one of {', '.join(MISSING)}.")
-    chosen = Backend(name=name, soc=find_soc(soc).name, missing=missing, hazards=hazards, seed=seed)
+    chosen = Backend(
+        name=name,
+        soc=find_soc(soc).name,
+        missing=missing,
+        hazards=hazards,
+        refuse_hazards=refuse_hazards,
+        seed=seed,
+        timeline=timeline,
+    )
     with use(chosen):
         yield chosen
 

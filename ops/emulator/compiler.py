@@ -23,7 +23,16 @@ from ascend_k3.ops.errors import BackendError
 HERE = Path(__file__).parent
 INCLUDE = HERE / "include"
 RUNTIME = HERE / "runtime"
-FLAGS = ("-std=c++17", "-O2", "-ftree-vectorize", "-ffp-contract=off", "-fno-gnu-unique", "-fPIC", "-shared", "-Wl,-Bsymbolic")
+FLAGS = (
+    "-std=c++17",
+    "-O2",
+    "-ftree-vectorize",
+    "-ffp-contract=off",
+    "-fno-gnu-unique",
+    "-fPIC",
+    "-shared",
+    "-Wl,-Bsymbolic",
+)
 VIEWS = ("AIC", "AIV")
 
 
@@ -45,7 +54,9 @@ def compiler() -> tuple[str, str]:
     name = os.environ.get("CXX", "g++")
     path = shutil.which(name)
     if path is None:
-        raise BackendError(f"the emulator needs a C++17 compiler: {name!r} is not on PATH; install g++ 11 or later, or set CXX.")
+        raise BackendError(
+            f"the emulator needs a C++17 compiler: {name!r} is not on PATH; install g++ 11 or later, or set CXX."
+        )
     version = subprocess.run([path, "--version"], capture_output=True, text=True, check=True).stdout.splitlines()[0]
     return path, version
 
@@ -55,7 +66,9 @@ def _machine_flags() -> tuple[str, ...]:
     # Half precision conversions and wide loops; what is computed does not depend on it.
     if platform.machine() == "x86_64":
         info = Path("/proc/cpuinfo")
-        if info.exists() and {"avx2", "f16c", "fma", "bmi2"} <= set(info.read_text().split("flags", 1)[-1].split("\n", 1)[0].split()):
+        if info.exists() and {"avx2", "f16c", "fma", "bmi2"} <= set(
+            info.read_text().split("flags", 1)[-1].split("\n", 1)[0].split()
+        ):
             return ("-march=x86-64-v3",)
     return ()
 
@@ -171,7 +184,9 @@ def _precompiled(flags: tuple[str, ...]) -> Path:
     return header
 
 
-def kernel_object(source: Path, entry: str, view: str, arch: int, include_dirs: Sequence[Path], defines: Mapping[str, object]) -> ctypes.CDLL:
+def kernel_object(
+    source: Path, entry: str, view: str, arch: int, include_dirs: Sequence[Path], defines: Mapping[str, object]
+) -> ctypes.CDLL:
     """One view of a kernel, loaded."""
     runtime()
     text = f'#include "{source}"\nEMULATOR_ENTRY({entry})\n// {_headers_digest()}\n'

@@ -66,7 +66,9 @@ class _Options(ctypes.Structure):
 class Kernel:
     """A kernel built for one SoC. `parameters` are its parameters' kinds, `kernel_type` its KERNEL_TYPE."""
 
-    def __init__(self, source: Path, entry: str, soc: SoC, include_dirs: Sequence[Path], defines: Mapping[str, object]) -> None:
+    def __init__(
+        self, source: Path, entry: str, soc: SoC, include_dirs: Sequence[Path], defines: Mapping[str, object]
+    ) -> None:
         self.source, self.entry, self.soc = source, entry, soc
         arch = int(soc.arch)
 
@@ -163,11 +165,15 @@ class Kernel:
         where = f"{self.entry}: argument {number}"
         if kind == "pointer":
             host, size = _memory(value, where, keep)
-            return _Argument(host=host, bytes=size, use=OUTPUT if output else TENSOR, name=f"argument {number}".encode())
+            return _Argument(
+                host=host, bytes=size, use=OUTPUT if output else TENSOR, name=f"argument {number}".encode()
+            )
         if kind.startswith("struct"):
             size = int(kind[6:])
             if not isinstance(value, bytes) or len(value) != size:
-                raise ValueError(f"{where}: the parameter is a struct of {size} bytes; give bytes of that length, not {value!r}.")
+                raise ValueError(
+                    f"{where}: the parameter is a struct of {size} bytes; give bytes of that length, not {value!r}."
+                )
             keep.append(ctypes.create_string_buffer(value, size))
             return _Argument(bytes=-1, value=ctypes.addressof(keep[-1]))
         if not isinstance(value, (int, float)):
@@ -184,7 +190,9 @@ class Kernel:
             out.append(_Argument(host=start, bytes=workspace, use=WORKSPACE, name=b"the workspace"))
         if tiling is not None:
             keep.append(ctypes.create_string_buffer(tiling, max(len(tiling), 1)))
-            out.append(_Argument(host=ctypes.addressof(keep[-1]), bytes=len(tiling), use=TILING, name=b"the tiling data"))
+            out.append(
+                _Argument(host=ctypes.addressof(keep[-1]), bytes=len(tiling), use=TILING, name=b"the tiling data")
+            )
         elif missing == 2:
             keep.append(ctypes.create_string_buffer(1))
             out.append(_Argument(host=ctypes.addressof(keep[-1]), bytes=0, use=TILING, name=b"the tiling data"))
@@ -194,7 +202,9 @@ class Kernel:
 def _memory(value: Any, where: str, keep: list[Any]) -> tuple[int, int]:
     if isinstance(value, torch.Tensor):
         if value.device.type != "cpu" or not value.is_contiguous():
-            raise ValueError(f"{where}: the tensor has to be contiguous and on the CPU, it is {tuple(value.shape)} on {value.device}.")
+            raise ValueError(
+                f"{where}: the tensor has to be contiguous and on the CPU, it is {tuple(value.shape)} on {value.device}."
+            )
         keep.append(value)
         return value.data_ptr(), value.numel() * value.element_size()
     if isinstance(value, np.ndarray):
@@ -202,7 +212,9 @@ def _memory(value: Any, where: str, keep: list[Any]) -> tuple[int, int]:
             raise ValueError(f"{where}: the array has to be contiguous, it has strides {value.strides}.")
         keep.append(value)
         return value.ctypes.data, value.nbytes
-    raise ValueError(f"{where}: the parameter is global memory; give a CPU tensor or a numpy array, not {type(value).__name__}.")
+    raise ValueError(
+        f"{where}: the parameter is global memory; give a CPU tensor or a numpy array, not {type(value).__name__}."
+    )
 
 
 def _bits(kind: str, value: float, where: str) -> int:

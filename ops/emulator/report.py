@@ -57,6 +57,60 @@ def shown_path(file: str) -> str:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
+class Counters:
+    """What all cores together did.
+
+    paths: bytes by path, "GM->UB". read, written: bytes of global memory by what they belong to: "tensors" (inputs and
+    outputs), "workspace". macs: cube multiply-adds by type. vector: elements by instruction. repeats: vector repeats of
+    256 bytes. instructions: by pipe. scalar_operations: loads, stores and other counted work of the scalar.
+    """
+
+    paths: Mapping[str, int]
+    read: Mapping[str, int]
+    written: Mapping[str, int]
+    macs: Mapping[str, int]
+    vector: Mapping[str, int]
+    repeats: int
+    instructions: Mapping[str, int]
+    scalar_operations: int
+
+    @property
+    def gm_bytes(self) -> int:
+        """Bytes of global memory, both ways, workspace included."""
+        return sum(self.read.values()) + sum(self.written.values())
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Estimate:
+    """Times of a launch, in seconds, at the SoC's rates in ops/soc.py: an estimate, not a measurement.
+
+    pipes: work of each pipe on the core where it has most. critical_path: the end of the last core, with the overlap
+    that the kernel's own events allow and no wait for a shared memory. memory: bytes of global memory over its rate.
+    waves: how often the cores have to be filled for all blocks. seconds: the larger of critical path (times waves) and
+    memory; bound: what that is, the busiest pipe of the longest core or "memory".
+    """
+
+    pipes: Mapping[str, float]
+    critical_path: float
+    memory: float
+    waves: int
+    seconds: float
+    bound: str
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Event:
+    """One instruction of the timeline. begin, end: seconds from the launch."""
+
+    core: str
+    pipe: str
+    name: str
+    begin: float
+    end: float
+    location: str
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
 class Report:
     """What a launch did. `data` is all of it; the properties are its parts."""
 
@@ -81,3 +135,76 @@ class Report:
     def ok(self) -> bool:
         """No hazard."""
         return not self.hazards
+
+    @property
+    def counters(self) -> Counters:
+        sums: dict[str, dict[str, int]] = {"move": {}, "vector": {}, "cube": {}, "scalar": {}}
+        repeats, scalar = 0, 0
+        instructions: dict[str, int] = {}
+        for core in self.data["cores"]:
+            scalar += core["scalar_operations"]
+            for name, counter in core["counters"].items():
+                table = sums[counter["unit"]]
+                table[name] = table.get(name, 0) + counter["amount"]
+                repeats += counter["repeats"] if counter["unit"] == "vector" else 0
+            for pipe, state in core["pipes"].items():
+                instructions[pipe] = instructions.get(pipe, 0) + state["instructions"]
+        read, written = {"tensors": 0, "workspace": 0}, {"tensors": 0, "workspace": 0}
+        for buffer in self.data["buffers"]:
+            if USES[buffer["use"]] in read:
+                read[USES[buffer["use"]]] += buffer["read"]
+                written[USES[buffer["use"]]] += buffer["written"]
+        return Counters(
+            paths=sums["move"],
+            read=read,
+            written=written,
+            macs=sums["cube"],
+            vector=sums["vector"],
+            repeats=repeats,
+            instructions=instructions,
+            scalar_operations=scalar,
+        )
+
+    def estimate(self) -> Estimate:
+        """Times at the rates of the SoC that the kernel was built for."""
+        cores = self.data["cores"]
+        pipes: dict[str, float] = {}
+        for core in cores:
+            for pipe, state in core["pipes"].items():
+                pipes[pipe] = max(pipes.get(pipe, 0.0), state["busy"])
+        longest = max(cores, key=_end)
+        critical = _end(longest)
+        available = {"AIC": self.soc.cube_cores, "AIV": self.soc.vector_cores}
+        waves = max(-(-sum(core["role"] == role for core in cores) // count) for role, count in available.items())
+        memory = self.counters.gm_bytes / self.soc.gm_bytes_per_second
+        seconds = max(critical * waves, memory)
+        busiest = max(longest["pipes"], key=lambda pipe: float(longest["pipes"][pipe]["busy"]))
+        return Estimate(
+            pipes=pipes,
+            critical_path=critical,
+            memory=memory,
+            waves=waves,
+            seconds=seconds,
+            bound="memory" if memory >= critical * waves else busiest,
+        )
+
+    @property
+    def timeline(self) -> list[Event]:
+        """The instructions that `launch(timeline=n)` kept, in the order in which they ran."""
+        names = [core_name(core) for core in self.data["cores"]]
+        return [
+            Event(core=names[core], pipe=pipe, name=name, begin=begin, end=end, location=f"{shown_path(file)}:{line}")
+            for core, pipe, begin, end, name, file, line in self.data["timeline"]
+        ]
+
+
+USES = ("tensors", "tensors", "workspace", "tiling")  # by GlobalBuffer::Use of the runtime
+
+
+def core_name(core: Mapping[str, Any]) -> str:
+    """ "AIC 3", or "AIV 3.1" for the second vector core of block 3."""
+    return f"AIC {core['block']}" if core["role"] == "AIC" else f"AIV {core['block']}.{core['sub']}"
+
+
+def _end(core: Mapping[str, Any]) -> float:
+    return max(float(state["end"]) for state in core["pipes"].values())

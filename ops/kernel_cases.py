@@ -1,0 +1,104 @@
+"""What the kernels are tried on: named calls of the public operators, run on the emulator and by the reference.
+
+Each operator with kernels lists its cases in `kernel/cases.py` as CASES. `ascend-k3 kernels test` and the tests run them.
+"""
+
+from __future__ import annotations
+
+import importlib
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from ascend_k3.ops import backends
+from ascend_k3.ops.cost import Bound, Cost
+from ascend_k3.ops.emulator.report import Report
+from ascend_k3.ops.soc import NAMES, soc
+from ascend_k3.ops.tolerances import RELATIVE_RMS, relative_rms
+
+OPERATORS = ("rms_norm",)  # folders of ops/ that have kernel/cases.py
+MOST_BYTES = 1.1  # of cost.py's, at the judged shapes
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Case:
+    """One call of a public operator.
+
+    name: the operator, its shape and dtype. call: makes its inputs from a seed and returns the outputs, all floating
+    point ones of `dtype`. cost: of ops/<operator>/cost.py. judged: a shape of Kimi K3, at which the bytes of global
+    memory may be `MOST_BYTES` times those of the cost; small and tail shapes are printed only.
+    exact: the outputs have to be those of the reference bit for bit (codes, ids). socs: where the kernel exists.
+    """
+
+    name: str
+    call: Callable[[], Tensor | Sequence[Tensor]]
+    dtype: torch.dtype
+    cost: Cost
+    judged: bool = False
+    exact: bool = False
+    socs: tuple[str, ...] = NAMES
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Outcome:
+    """What a case did on a SoC. error: largest relative RMS error of its outputs; bytes_ratio: over the cost's."""
+
+    case: Case
+    soc: str
+    error: float
+    bytes_ratio: float
+    hazards: int
+    bound: Bound
+    estimated_seconds: float
+    seconds: float
+    reports: Sequence[Report]
+
+    @property
+    def ok(self) -> bool:
+        right = self.error <= (0.0 if self.case.exact else RELATIVE_RMS[self.case.dtype])
+        return right and self.hazards == 0 and (not self.case.judged or self.bytes_ratio <= MOST_BYTES)
+
+
+def cases(operator: str) -> Sequence[Case]:
+    """The cases of an operator.
+
+    Raises: ValueError for an operator without kernels.
+    """
+    if operator not in OPERATORS:
+        raise ValueError(f"kernels: {operator!r} has no kernels; those that have are {', '.join(OPERATORS)}.")
+    found: Sequence[Case] = importlib.import_module(f"ascend_k3.ops.{operator}.kernel.cases").CASES
+    return found
+
+
+def run(case: Case, chip: str, seed: int | None = None, timeline: int = 0) -> Outcome:
+    """Compute a case by the reference and by the kernels on the emulator, hazards counted and not raised."""
+    expected = _tensors(case.call())
+    begin = time.perf_counter()
+    with backends.backend("emulator", soc=chip, refuse_hazards=False, seed=seed, timeline=timeline) as used:
+        given = _tensors(case.call())
+    seconds = time.perf_counter() - begin
+    reports = [call.report for call in used.calls]
+    error = 0.0
+    for value, right in zip(given, expected, strict=True):
+        if value.is_floating_point() and not case.exact:
+            error = max(error, relative_rms(value, right)) if error == error else error
+        elif not torch.equal(value.view(torch.uint8), right.view(torch.uint8)):
+            error = float("inf")
+    return Outcome(
+        case=case,
+        soc=chip,
+        error=error,
+        bytes_ratio=sum(report.counters.gm_bytes for report in reports) / case.cost.bytes,
+        hazards=sum(len(report.hazards) for report in reports),
+        bound=case.cost.bound(soc(chip)),
+        estimated_seconds=sum(report.estimate().seconds for report in reports),
+        seconds=seconds,
+        reports=reports,
+    )
+
+
+def _tensors(outputs: Tensor | Sequence[Tensor]) -> list[Tensor]:
+    return [outputs] if isinstance(outputs, Tensor) else list(outputs)

@@ -1,0 +1,44 @@
+"""Calls on which the norms' kernels are tried."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from ascend_k3.ops.kernel_cases import Case
+from ascend_k3.ops.rms_norm import cost, rms_norm
+
+NAMES = {torch.float32: "fp32", torch.bfloat16: "bf16", torch.float16: "fp16"}
+# rows, width, whether it is a shape of K3: hidden size 7168, latent 3584, key-value rank 512, a head of 128
+SHAPES = (
+    (1, 1, False),
+    (3, 17, False),
+    (65, 100, False),
+    (7, 257, False),
+    (130, 1000, False),
+    (1, 7168, True),
+    (64, 7168, True),
+    (64, 3584, True),
+    (100, 512, True),
+    (640, 128, True),
+)
+
+
+def _norm(rows: int, width: int, dtype: torch.dtype) -> Tensor:
+    source = torch.Generator().manual_seed(rows * 10_000 + width)
+    x = 3 * torch.randn(rows, width, generator=source)
+    weight = 1 + 0.2 * torch.randn(width, generator=source)
+    return rms_norm(x.to(dtype), weight.to(dtype), eps=1e-5)
+
+
+CASES = [
+    Case(
+        name=f"rms_norm {rows} x {width} {NAMES[dtype]}",
+        call=lambda rows=rows, width=width, dtype=dtype: _norm(rows, width, dtype),
+        dtype=dtype,
+        cost=cost.rms_norm(rows=rows, width=width, dtype=NAMES[dtype]),
+        judged=judged,
+    )
+    for rows, width, judged in SHAPES
+    for dtype in NAMES
+]
