@@ -12,7 +12,7 @@ The environment variables ASCEND_K3_BACKEND=emulator and ASCEND_K3_SOC do the sa
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field
@@ -22,6 +22,7 @@ from ascend_k3.ops.errors import BackendError
 
 NAMES = ("reference", "emulator")
 MISSING = ("refuse", "reference")
+LAUNCH_OPTIONS = ("hazards", "seed", "timeline", "mutation", "list_mutations", "time_limit")  # of Kernel.launch
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -39,17 +40,15 @@ class Backend:
 
     name: "reference" or "emulator", for CPU tensors. soc: of ops/soc.py, for which kernels are built and tiled.
     missing: "refuse" raises for an operator without a kernel, "reference" computes it by its reference; `calls` tells.
-    hazards: whether the emulator checks every access. refuse_hazards: whether a hazard raises, or is in `calls` only.
-    seed: of a perturbed order of pipes and cores on the emulator. timeline: instructions kept with their times.
+    refuse_hazards: whether a hazard raises, or is in the reports of `calls` only.
+    launch: options of the emulator's launches: hazards, seed, timeline and others of `Kernel.launch`.
     """
 
     name: str
     soc: str = "a3"
     missing: str = "refuse"
-    hazards: bool = True
     refuse_hazards: bool = True
-    seed: int | None = None
-    timeline: int = 0
+    launch: Mapping[str, Any] = field(default_factory=dict)
     calls: list[Call] = field(default_factory=list)
     keep_calls: bool = True
 
@@ -74,19 +73,12 @@ def current() -> Backend:
 
 @contextmanager
 def backend(
-    name: str,
-    *,
-    soc: str = "a3",
-    missing: str = "refuse",
-    hazards: bool = True,
-    refuse_hazards: bool = True,
-    seed: int | None = None,
-    timeline: int = 0,
+    name: str, *, soc: str = "a3", missing: str = "refuse", refuse_hazards: bool = True, **launch: Any
 ) -> Iterator[Backend]:
     """Compute CPU tensors by `name` ("reference" or "emulator") inside the block.
 
-    Args: see `Backend`.
-    Raises: ValueError for a name, a SoC or a `missing` that does not exist.
+    Args: see `Backend`; `launch` are its options by name, `backend("emulator", seed=3)`.
+    Raises: ValueError for a name, a SoC or a `missing` that does not exist; TypeError for an option that does not.
     """
     from ascend_k3.ops.soc import soc as find_soc
 
@@ -97,15 +89,10 @@ def backend(
         )
     if missing not in MISSING:
         raise ValueError(f"backend: missing is {missing!r}; it must be one of {', '.join(MISSING)}.")
-    chosen = Backend(
-        name=name,
-        soc=find_soc(soc).name,
-        missing=missing,
-        hazards=hazards,
-        refuse_hazards=refuse_hazards,
-        seed=seed,
-        timeline=timeline,
-    )
+    for option in launch:
+        if option not in LAUNCH_OPTIONS:
+            raise TypeError(f"backend: there is no option {option!r}; the options are {', '.join(LAUNCH_OPTIONS)}.")
+    chosen = Backend(name=name, soc=find_soc(soc).name, missing=missing, refuse_hazards=refuse_hazards, launch=launch)
     with use(chosen):
         yield chosen
 

@@ -6,9 +6,11 @@ Each operator with kernels lists its cases in `kernel/cases.py` as CASES. `ascen
 from __future__ import annotations
 
 import importlib
+import math
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -73,24 +75,22 @@ def cases(operator: str) -> Sequence[Case]:
     return found
 
 
-def run(case: Case, chip: str, seed: int | None = None, timeline: int = 0) -> Outcome:
-    """Compute a case by the reference and by the kernels on the emulator, hazards counted and not raised."""
-    expected = _tensors(case.call())
+def run(case: Case, chip: str, **launch: Any) -> Outcome:
+    """Compute a case by the reference and by the kernels on the emulator, hazards counted and not raised.
+
+    Args: `launch` are options of the emulator's launches, see backends.py.
+    """
+    expected = tensors(case.call())
     begin = time.perf_counter()
-    with backends.backend("emulator", soc=chip, refuse_hazards=False, seed=seed, timeline=timeline) as used:
-        given = _tensors(case.call())
+    with backends.backend("emulator", soc=chip, refuse_hazards=False, **launch) as used:
+        given = tensors(case.call())
     seconds = time.perf_counter() - begin
     reports = [call.report for call in used.calls]
-    error = 0.0
-    for value, right in zip(given, expected, strict=True):
-        if value.is_floating_point() and not case.exact:
-            error = max(error, relative_rms(value, right)) if error == error else error
-        elif not torch.equal(value.view(torch.uint8), right.view(torch.uint8)):
-            error = float("inf")
+    errors = [_error(case, value, right) for value, right in zip(given, expected, strict=True)]
     return Outcome(
         case=case,
         soc=chip,
-        error=error,
+        error=max(errors, key=lambda error: (math.isnan(error), error)),
         bytes_ratio=sum(report.counters.gm_bytes for report in reports) / case.cost.bytes,
         hazards=sum(len(report.hazards) for report in reports),
         bound=case.cost.bound(soc(chip)),
@@ -100,5 +100,12 @@ def run(case: Case, chip: str, seed: int | None = None, timeline: int = 0) -> Ou
     )
 
 
-def _tensors(outputs: Tensor | Sequence[Tensor]) -> list[Tensor]:
+def _error(case: Case, value: Tensor, right: Tensor) -> float:
+    """Relative RMS error, NaN where anything is; of codes and ids 0 or infinity."""
+    if value.is_floating_point() and not case.exact:
+        return relative_rms(value, right)
+    return 0.0 if torch.equal(value.view(torch.uint8), right.view(torch.uint8)) else math.inf
+
+
+def tensors(outputs: Tensor | Sequence[Tensor]) -> list[Tensor]:
     return [outputs] if isinstance(outputs, Tensor) else list(outputs)

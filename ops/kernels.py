@@ -167,9 +167,7 @@ class KernelLaunch:
             workspace=tiling.workspace,
             tiling=tiling.data,
             outputs=range(first_output, len(tensors)),
-            hazards=chosen.hazards,
-            seed=chosen.seed,
-            timeline=chosen.timeline,
+            **chosen.launch,
         )
         chosen.record(backends.Call(name=self.entry, backend="emulator", report=report))
         if report.hazards and chosen.refuse_hazards:

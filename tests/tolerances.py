@@ -9,6 +9,10 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
+from ascend_k3.ops.tolerances import RELATIVE_RMS, relative_rms
+
+__all__ = ["RELATIVE_RMS", "relative_rms"]  # an operator's own tolerances are the package's: `kernels test` uses them too
+
 # Operators and layers against the fixtures in float32.
 FIXTURE_ATOL, FIXTURE_RTOL = 2e-5, 1e-4
 # Logits of whole models against the fixtures in float32 (their standard deviation is about 3).
@@ -21,25 +25,8 @@ FIXTURE_GRADIENT = 1e-4
 # bf16 against an exact golden: multiple of the error that the released code shows, which the fixture states.
 BF16_MULTIPLE = 3.0
 
-# RMS of the error over RMS of the float64 definition, for one operator whose inputs are of this dtype.
-RELATIVE_RMS = {
-    torch.float64: 1e-12,
-    torch.float32: 2e-6,
-    torch.float16: 1e-3,
-    torch.bfloat16: 5e-3,
-}
 # States and gradients of KDA (docs/contract.md: 1e-2 in bf16).
 KDA_STATE_RMS = {**RELATIVE_RMS, torch.float32: 5e-6, torch.bfloat16: 1e-2}
-
-
-def relative_rms(value: Tensor, expected: Tensor) -> float:
-    """RMS of `value - expected` over RMS of `expected`, in float64; NaN anywhere gives NaN."""
-    value, expected = value.detach().double(), expected.detach().double()
-    error = value - expected
-    scale = expected.square().mean().sqrt()
-    return (
-        float(error.square().mean().sqrt() / scale) if scale > 0 else float(error.abs().max() if error.numel() else 0)
-    )
 
 
 def largest(value: Tensor, expected: Tensor) -> float:

@@ -28,6 +28,7 @@ FLAGS = (
     "-O2",
     "-ftree-vectorize",
     "-ffp-contract=off",
+    "-fno-math-errno",
     "-fno-gnu-unique",
     "-fPIC",
     "-shared",

@@ -77,11 +77,13 @@ class Kernel:
 
         vector = view("AIV")
         declared = vector.emulator_kernel_type()
+        if declared < -1:
+            raise builder.KernelBuildError(f"{source.name}: its kernels declare different kernel types; give each its own file.")
         cube = view("AIC") if declared != KERNEL_TYPES["aiv_only"] else None
         if declared < 0 and cube is not None:
             uses_vector, uses_cube = bool(vector.emulator_uses() & 1), bool(cube.emulator_uses() & 2)
             declared = KERNEL_TYPES["mix_1_2" if uses_vector and uses_cube else "aic_only" if uses_cube else "aiv_only"]
-        self.kernel_type: int = KERNEL_TYPES["aic_only"] if declared == KERNEL_TYPES["mix_aic_1_0"] else declared
+        self.kernel_type: int = declared
         self._views = {"AIV": vector, "AIC": cube}
         vector.emulator_signature.restype = ctypes.c_char_p
         text = vector.emulator_signature().decode()
@@ -120,6 +122,7 @@ class Kernel:
         keep: list[Any] = []
         arguments = [self._argument(number, value, number in outputs, keep) for number, value in enumerate(args)]
         arguments += self._extra(len(args), workspace, tiling, keep)
+        self._refuse_overlap(arguments)
         if len(arguments) != len(self.parameters):
             raise ValueError(
                 f"{self.entry}: it has {len(self.parameters)} parameters ({', '.join(self.parameters)}), the launch gives "
@@ -179,6 +182,21 @@ class Kernel:
         if not isinstance(value, (int, float)):
             raise ValueError(f"{where}: the parameter is a number ({kind}), got {type(value).__name__}.")
         return _Argument(bytes=-1, value=_bits(kind, value, where))
+
+    def _refuse_overlap(self, arguments: list[_Argument]) -> None:
+        """Memory may be given twice, as when a kernel works in place, but not in parts and not as an output."""
+        for number, later in enumerate(arguments):
+            for other, earlier in enumerate(arguments[:number]):
+                if later.bytes <= 0 or earlier.bytes <= 0:
+                    continue
+                begin, end, low, high = later.host, later.host + later.bytes, earlier.host, earlier.host + earlier.bytes
+                if end <= low or high <= begin:
+                    continue
+                where = f"{self.entry}: arguments {other} and {number} share memory"
+                if OUTPUT in (later.use, earlier.use):
+                    raise ValueError(f"{where}, and one of them is in outputs, whose contents are undefined at the start; leave it out.")
+                if begin < low or end > high:
+                    raise ValueError(f"{where} in part; give the whole tensor first, or copies.")
 
     def _extra(self, given: int, workspace: int, tiling: bytes | None, keep: list[Any]) -> list[_Argument]:
         missing = len(self.parameters) - given

@@ -101,12 +101,24 @@ void cross_core_fire(CoreState& core, int mode, int id, const Token& set) {
     }
 }
 
+/// Kernels of only one kind of core start without the unit that carries cross-core flags. Source: the constraints of
+/// CrossCoreSetFlag, and its table of modes and kernel types.
+static std::string unscheduled() {
+    if (machine->kernel_type == 0)
+        return "a KERNEL_TYPE_AIV_ONLY kernel starts without the unit that carries cross-core flags; declare KERNEL_TASK_TYPE_DEFAULT(KERNEL_TYPE_MIX_AIV_1_0)";
+    if (machine->kernel_type == 1)
+        return "a KERNEL_TYPE_AIC_ONLY kernel starts without the unit that carries cross-core flags; declare KERNEL_TASK_TYPE_DEFAULT(KERNEL_TYPE_MIX_AIC_1_0)";
+    return "";
+}
+
 static bool valid_cross(const CoreState& core, int mode, int id, Site at, const char* call) {
     const Core& face = core.face;
     const bool mixed = of_block(face, Role::AIC, 0) != nullptr && of_block(face, Role::AIV, 0) != nullptr;
     const int ids = face.arch == Arch::dav3510 && (mode == 4 || mode < 0) && face.role == Role::AIC ? 32 : 16;
-    std::string wrong;
-    if (id < 0 || id >= ids)
+    std::string wrong = unscheduled();
+    if (!wrong.empty())
+        ;  // nothing else matters then
+    else if (id < 0 || id >= ids)
         wrong = "flag id " + std::to_string(id) + " does not exist; ids are 0 to 10 for kernels (11 to 15 are SyncAll's)";
     else if (mode == 4 && face.arch != Arch::dav3510)
         wrong = "mode 4 exists on dav-3510 only; take mode 2";
@@ -114,16 +126,18 @@ static bool valid_cross(const CoreState& core, int mode, int id, Site at, const 
         wrong = "mode " + std::to_string(mode) + " does not exist; modes are 0, 1, 2 (and 4 on dav-3510)";
     else if ((mode == 2 || mode == 4) && !mixed)
         wrong = "mode " + std::to_string(mode) + " is between a cube core and its vector cores, and this kernel type has only one of the two: declare KERNEL_TYPE_MIX_AIC_1_2";
-    else if (mode == 1 && face.role == Role::AIC)
-        wrong = "mode 1 is between the vector cores of a block, and this is a cube core";
-    else if (mode == 4 && face.role == Role::AIC && id >= 16 && face.vector_cores_a_block < 2)
-        wrong = "flag id " + std::to_string(id) + " in mode 4 is the second vector core's, and a block of this kernel type has one";
+    else if (mode == 1 && (face.role == Role::AIC || !mixed))
+        wrong = face.role == Role::AIC ? "mode 1 is between the vector cores of a block, and this is a cube core"
+                                       : "mode 1 is between the vector cores of a block; declare KERNEL_TYPE_MIX_AIC_1_2";
+    else if (mode == 4 && face.vector_cores_a_block < 2)
+        wrong = "mode 4 is between a cube core and one of its two vector cores; declare KERNEL_TYPE_MIX_AIC_1_2";
     if (wrong.empty()) return true;
     hazard("cross_core", at, std::string(call) + ": " + wrong + ".", wrong);
     return false;
 }
 
 void cross_core_set(int mode, Pipe pipe, int id, Site at) {
+    if (machine->stopped) return;
     CoreState& core = current();
     core.last_site = at;
     if (!valid_cross(core, mode, id, at, "CrossCoreSetFlag")) return;
@@ -148,6 +162,7 @@ void cross_core_set(int mode, Pipe pipe, int id, Site at) {
 }
 
 void cross_core_wait(int mode, Pipe pipe, int id, Site at) {
+    if (machine->stopped) return;
     CoreState& core = current();
     core.last_site = at;
     if (!valid_cross(core, mode, id, at, "CrossCoreWaitFlag")) return;
@@ -165,32 +180,82 @@ void cross_core_wait(int mode, Pipe pipe, int id, Site at) {
         if (!machine->perturb) pump(core);
         return;
     }
-    wait_until([&core, id] { return !core.cross[id].empty(); }, "waits for cross-core flag " + std::to_string(id), at);
+    core.waiting = &operation;
+    wait_until([&core, id] { return !core.cross[id].empty(); }, "waits", at);
+    core.waiting = nullptr;
     perform(core, Pipe::S, operation);
 }
 
-void sync_all(bool cube_too, Site at) {
+void sync_all(bool cube_too, Site at, bool soft, int64_t used) {
+    if (machine->stopped) return;
     CoreState& core = current();
-    if (mutated("sync_all", at)) return;
+    core.last_site = at;
     const Core& face = core.face;
-    if (cube_too && (!of_block(face, Role::AIC, 0) || !of_block(face, Role::AIV, 0))) {
-        hazard("cross_core", at, "SyncAll<false> is between cube and vector cores, and this kernel type has only one of the two.");
+    // In a mixed kernel the form without the cube cores leaves them alone. Source: the page of SyncAll.
+    if (!cube_too && face.role == Role::AIC) return;
+    if (mutated("sync_all", at)) return;
+    std::string wrong = soft ? "" : unscheduled();
+    if (wrong.empty() && cube_too && (!of_block(face, Role::AIC, 0) || !of_block(face, Role::AIV, 0)))
+        wrong = "SyncAll<false> is between cube and vector cores, and this kernel type has only one of the two; take SyncAll<true>";
+    if (!wrong.empty()) {
+        hazard("cross_core", at, "SyncAll: " + wrong + ".", wrong);
         return;
     }
-    barrier_all(at);
+    const auto takes_part = [=](const Core& other) {
+        return cube_too || (other.role == Role::AIV && (used <= 0 || static_cast<int64_t>(other.block_index) < used));
+    };
+    if (!takes_part(face)) {
+        hazard("argument", at, "SyncAll: vector core " + std::to_string(face.block_index) + " is not one of the " + std::to_string(used) + " that usedCores names.");
+        return;
+    }
+    drain(core, "SyncAll waits for the core's own pipes", at);
     PipeState& scalar = core.pipes[index(Pipe::S)];
     Token token{Clock{}, scalar.time, at};
     token.clock.remote = everything(core, scalar.clock);
-    gather({2, cube_too ? 0 : 1, cube_too ? 0 : static_cast<int>(face.role)}, core, token,
-           members([&](const Core& other) { return cube_too || other.role == face.role; }),
+    gather({2, cube_too ? 0 : soft ? 2 : 1, static_cast<int>(used)}, core, token, members(takes_part),
            [](CoreState& to, const Token& all) {
                to.sync_all.push_back(all);
                ++machine->progress;
            });
-    wait_until([&core] { return !core.sync_all.empty(); }, "waits in SyncAll for cores that have not come to it", at);
+    wait_until([&core] { return !core.sync_all.empty(); }, "waits in SyncAll", at);
     receive(core, scalar.clock, core.sync_all.front().clock.remote);
     scalar.time = std::max(scalar.time, core.sync_all.front().time);
     core.sync_all.pop_front();
+}
+
+static std::string name_of(const CoreState& core) {
+    return std::string(core.face.role == Role::AIC ? "AIC " : "AIV ") + std::to_string(core.face.block_index);
+}
+
+/// Which cores a barrier of several still lacks, and which half of a flag has come.
+std::string missing_cores() {
+    std::string out;
+    for (auto& [key, waiting] : machine->gathered) {
+        std::string there, lacks;
+        for (auto& core : machine->cores) {
+            const auto found = waiting.find(core->number);
+            const bool came = found != waiting.end() && !found->second.empty();
+            const auto& [kind, id, group] = key;
+            const Core& face = core->face;
+            const bool member = kind == 0 ? static_cast<int>(face.role) == group
+                              : kind == 1 ? face.role == Role::AIV && static_cast<int>(face.block) == group
+                                          : id == 0 || (face.role == Role::AIV && (group <= 0 || static_cast<int>(face.block_index) < group));
+            if (!member) continue;
+            std::string& list = came ? there : lacks;
+            if (list.size() < 200) list += (list.empty() ? "" : ", ") + name_of(*core) + (!came && core->finished ? " (has ended)" : "");
+        }
+        if (there.empty()) continue;
+        const bool sync_all = std::get<0>(key) == 2;
+        out += "; " + (sync_all ? std::string("SyncAll") : "cross-core flag " + std::to_string(std::get<1>(key)) + " in mode " + std::to_string(std::get<0>(key))) +
+               " has been reached by " + there + " and not by " + lacks;
+    }
+    for (auto& core : machine->cores)
+        for (int id = 0; id < CROSS_FLAGS; ++id)
+            for (int half = 0; half < 2; ++half)
+                if (!core->halves[id][half].empty() && core->halves[id][1 - half].empty())
+                    out += "; cross-core flag " + std::to_string(id) + " of " + name_of(*core) + " was set by vector core " + std::to_string(half) +
+                           " of its block and not by vector core " + std::to_string(1 - half);
+    return out;
 }
 
 }  // namespace emulator

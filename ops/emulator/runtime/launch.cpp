@@ -92,6 +92,7 @@ static std::unique_ptr<CoreState> make_core(const LaunchOptions& options, Role r
         face.capacity[i] = bytes;
         core->shadows[static_cast<size_t>(i)].reset(0, bytes, false);
     }
+    core->units.resize(face.capacity[static_cast<int>(Space::L0C)] / UNIT_BYTES);
     core->entry = role == Role::AIC ? options.cube_entry : options.vector_entry;
     core->stack.resize(STACK);
     core->number = static_cast<int>(machine->cores.size());
@@ -118,6 +119,9 @@ static void deadlock() {
             std::string what = head.kind == Operation::Kind::Wait
                                    ? std::string("flag ") + name_of(head.from) + "_" + name_of(head.to) + " " + std::to_string(head.id) +
                                          ", which nothing sets"
+                               : head.kind == Operation::Kind::Instruction
+                                   ? std::string("unit flags of L0C that ") +
+                                         (head.instruction.pipe == Pipe::M ? "no Fixpipe clears" : "no Mmad sets") + " (" + head.instruction.name + ")"
                                    : "cross-core flag " + std::to_string(head.id);
             waits += (waits.empty() ? "" : ", ") + std::string("pipe ") + name_of(static_cast<Pipe>(i)) + " waits for " + what + " at " +
                      head.instruction.at.file + ":" + std::to_string(head.instruction.at.line);
@@ -194,6 +198,9 @@ static void check_end() {
                 const auto& left = !core->cross[id].empty() ? core->cross[id] : !core->halves[id][0].empty() ? core->halves[id][0] : core->halves[id][1];
                 hazard("leftover_flag", left.front().at, "cross-core flag " + std::to_string(id) + " is set here and nothing waits for it before the kernel ends.");
             }
+        for (const Unit& unit : core->units)
+            if (unit.set)
+                hazard("leftover_flag", unit.at, "the unit flags of L0C that this Mmad sets are not cleared by a Fixpipe with unitFlag 3 before the kernel ends.");
         for (const auto& [address, line] : core->cache)
             if (line.dirty != 0)
                 hazard("cache_line", line.site, "SetValue on global memory stays in the scalar's data cache: call DataCacheCleanAndInvalid before the kernel ends.");
@@ -213,7 +220,7 @@ static void check_end() {
         int64_t missing = 0, first = -1;
         machine->global_shadow.each(static_cast<int64_t>(address), static_cast<int64_t>(address) + buffer.bytes,
                                     [&](Cell& cell, int64_t begin, int64_t end) {
-                                        if (cell.written) return;
+                                        if (cell.written && !cell.undefined) return;
                                         if (first < 0) first = begin - static_cast<int64_t>(address);
                                         missing += end - begin;
                                     });

@@ -2,8 +2,11 @@
 #include "state.h"
 
 #include <algorithm>
+#include <exception>
 
 namespace emulator {
+
+constexpr uint64_t QUIET_READS = 256;  // scalar reads with nothing else in between, after which the other cores run
 
 Machine* machine = nullptr;
 
@@ -63,6 +66,7 @@ uint32_t site_number(Site at, const char* name) {
 }
 
 void hazard(const char* kind, Site at, const std::string& message, const std::string& key) {
+    if (machine->stopped) return;
     auto [found, added] =
         machine->hazard_numbers.try_emplace({kind, at.file, at.line, key}, machine->hazards.size());
     if (added) {
@@ -114,6 +118,31 @@ static void count_global(const Access& access) {
     (access.kind == Access::Kind::Read ? buffer->second.read : buffer->second.written) += bytes;
 }
 
+/// The unit flags that an instruction waits for or turns; f(Unit&).
+template <class F>
+static void each_unit(CoreState& core, const Instruction& instruction, F f) {
+    if (instruction.unit_flag == 0) return;
+    for (const Access& access : instruction.accesses) {
+        if (!access.unit) continue;
+        for (int64_t group = 0; group < access.groups; ++group)
+            for (int64_t run = 0; run < access.runs; ++run) {
+                const int64_t begin = access.begin + group * access.group_pitch + run * access.pitch;
+                for (int64_t unit = begin / UNIT_BYTES; unit * UNIT_BYTES < begin + access.bytes; ++unit)
+                    f(core.units[static_cast<size_t>(unit)]);
+            }
+    }
+}
+
+static bool units_ready(CoreState& core, const Instruction& instruction) {
+    bool ready = true;
+    each_unit(core, instruction, [&](const Unit& unit) { ready &= unit.set == (instruction.pipe == Pipe::FIX); });
+    return ready;
+}
+
+void clear_unit_flags() {
+    for (Unit& unit : current().units) unit.set = false;
+}
+
 /// The part of an instruction that comes before its effect on memory: its place in time, its accesses, its cost.
 static void enter(CoreState& core, Operation& operation) {
     Instruction& instruction = operation.instruction;
@@ -130,8 +159,12 @@ static void enter(CoreState& core, Operation& operation) {
                 check_order(core, instruction.pipe, pipe.clock, pipe.seq, access, instruction.name, instruction.at);
     for (const Access& access : instruction.accesses) count_global(access);
     count(core, instruction);
-    const double begin = std::max(pipe.time, operation.issued_time), length = duration(instruction);
+    double begin = std::max(pipe.time, operation.issued_time);
+    each_unit(core, instruction, [&](const Unit& unit) { begin = std::max(begin, unit.time); });
+    const double length = duration(instruction);
     pipe.time = begin + length;
+    if (instruction.unit_flag == 3)
+        each_unit(core, instruction, [&](Unit& unit) { unit = {instruction.pipe == Pipe::M, pipe.time, instruction.at}; });
     pipe.busy += length;
     if (machine->timeline.size() < machine->timeline_limit)
         machine->timeline.push_back(
@@ -154,6 +187,7 @@ static void stamp(CoreState& core, Operation& operation) {
 static bool chance(unsigned one_in) { return machine->random() % one_in == 0; }
 
 Turn start(Instruction& instruction) {
+    if (machine->stopped) return Turn::Never;
     CoreState& core = current();
     core.last_site = instruction.at;
     if (!has_pipe(core.face, instruction.pipe)) {
@@ -175,6 +209,7 @@ Turn start(Instruction& instruction) {
     } else if (!pipe.queue.empty()) {
         return Turn::Later;
     }
+    if (!units_ready(core, instruction)) return Turn::Later;
     stamp(core, running_now);
     running_now.instruction = std::move(instruction);
     enter(core, running_now);
@@ -187,6 +222,7 @@ void finish() {
 }
 
 static void enqueue(CoreState& core, Pipe pipe, Operation&& operation) {
+    if (machine->stopped) return;
     core.pipes[index(pipe)].queue.push_back(std::move(operation));
     if (machine->perturb) {
         while (chance(2) || core.pipes[index(pipe)].queue.size() > 64)
@@ -214,6 +250,7 @@ bool can_run(CoreState& core, const Operation& operation) {
         case Operation::Kind::Wait:
             return !core.flags[index(operation.from)][index(operation.to)][operation.id].tokens.empty();
         case Operation::Kind::CrossWait: return !core.cross[operation.id].empty();
+        case Operation::Kind::Instruction: return units_ready(core, operation.instruction);
         default: return true;
     }
 }
@@ -294,27 +331,55 @@ void wait_until(const std::function<bool()>& ready, const std::string& what, Sit
     while (!ready()) {
         if (machine->perturb ? random_step(core) : pump(core)) continue;
         core.blocked = what;
-        swapcontext(&core.context, &machine->scheduler);
+        leave(core);
         core.blocked.clear();
     }
 }
 
+void leave(CoreState& core) {
+    if (machine->stopped) return;
+    swapcontext(&core.context, &machine->scheduler);
+    if (machine->stopped && std::uncaught_exceptions() == 0) throw Stopped{};
+}
+
 void yield_core() {
     CoreState& core = current();
-    swapcontext(&core.context, &machine->scheduler);
+    leave(core);
+    // The program does not wait for its pipes, and they go on.
+    if (machine->perturb)
+        random_step(core);
+    else
+        pump(core);
+}
+
+void quiet_read(CoreState& core, const Access& access) {
+    if (core.quiet_since != machine->progress) {
+        core.quiet_since = machine->progress;
+        core.quiet_reads = 0;
+        core.quiet_addresses.clear();
+    }
+    if (++core.quiet_reads < QUIET_READS) return;
+    if (core.quiet_addresses.insert({index(access.space), access.begin}).second) ++machine->new_reads;
+    if (core.quiet_reads % QUIET_READS == 0) yield_core();
 }
 
 void scalar_work(uint64_t operations) {
+    if (machine->stopped) return;
     CoreState& core = current();
     core.scalar_operations += operations;
     core.pipes[index(Pipe::S)].time += static_cast<double>(operations) / machine->clock_hz;
 }
 
 bool scalar_access(const Access& access, const char* name, Site at) {
+    if (machine->stopped) return false;
     CoreState& core = current();
     core.last_site = at;
     if (!check_bounds(core, access, name, at)) return false;
     scalar_work(1);
+    if (access.kind == Access::Kind::Read)
+        quiet_read(core, access);
+    else
+        ++machine->progress;
     PipeState& scalar = core.pipes[index(Pipe::S)];
     ++scalar.seq;
     if (machine->check) check_order(core, Pipe::S, scalar.clock, scalar.seq, access, name, at);
@@ -351,6 +416,7 @@ static int event_key(Pipe from, Pipe to, int id) { return (index(from) * PIPES +
 static bool event_dropped(Pipe from, Pipe to, int id) { return mutated("event", Site{}, event_key(from, to, id)); }
 
 void set_flag(Pipe from, Pipe to, int id, Site at, const char* call) {
+    if (machine->stopped) return;
     CoreState& core = current();
     core.last_site = at;
     if (!valid_event(from, to, id, at, call)) return;
@@ -380,6 +446,7 @@ void set_flag(Pipe from, Pipe to, int id, Site at, const char* call) {
 }
 
 void wait_flag(Pipe from, Pipe to, int id, Site at, const char* call) {
+    if (machine->stopped) return;
     CoreState& core = current();
     core.last_site = at;
     if (!valid_event(from, to, id, at, call)) return;
@@ -393,8 +460,9 @@ void wait_flag(Pipe from, Pipe to, int id, Site at, const char* call) {
     operation.instruction.name = call;
     operation.from = from, operation.to = to, operation.id = id;
     if (to == Pipe::S) {
-        wait_until([&flag] { return !flag.tokens.empty(); },
-                   "the scalar waits for flag " + event_name(from, to, id) + " (" + call + ")", at);
+        core.waiting = &operation;
+        wait_until([&flag] { return !flag.tokens.empty(); }, "waits", at);
+        core.waiting = nullptr;
         perform(core, Pipe::S, operation);
         operation.issued_time = core.pipes[index(Pipe::S)].time;
     } else {
@@ -403,6 +471,7 @@ void wait_flag(Pipe from, Pipe to, int id, Site at, const char* call) {
 }
 
 void barrier(Pipe pipe, Site at) {
+    if (machine->stopped) return;
     CoreState& core = current();
     core.last_site = at;
     if (mutated("barrier", at, index(pipe))) return;
@@ -417,7 +486,7 @@ void barrier(Pipe pipe, Site at) {
     enqueue(core, pipe, std::move(operation));
 }
 
-static void drain(CoreState& core, const std::string& what, Site at) {
+void drain(CoreState& core, const std::string& what, Site at) {
     wait_until([&core] { return drained(core); }, what, at);
     PipeState& scalar = core.pipes[index(Pipe::S)];
     for (int i = 0; i < PIPES; ++i) {
@@ -427,12 +496,28 @@ static void drain(CoreState& core, const std::string& what, Site at) {
     for (int i = 0; i < PIPES; ++i) scalar.clock.own[i] = core.pipes[i].seq;
 }
 
+void wait_pipe(Pipe pipe, const char* call, Site at) {
+    CoreState& core = current();
+    PipeState& state = core.pipes[index(pipe)];
+    wait_until([&state] { return state.queue.empty(); }, std::string(call) + " waits for pipe " + name_of(pipe), at);
+    PipeState& scalar = core.pipes[index(Pipe::S)];
+    scalar.clock.join(state.clock);
+    scalar.clock.own[index(pipe)] = state.seq;
+    scalar.time = std::max(scalar.time, state.time);
+}
+
 void barrier_all(Site at) {
+    if (machine->stopped) return;
     if (mutated("barrier", at, PIPES)) return;
     drain(current(), "PipeBarrier<PIPE_ALL> waits for its pipes", at);
 }
 
+void drain_pipes(Site at) {
+    if (!machine->stopped) drain(current(), "waits for the core's own pipes", at);
+}
+
 int allocate_event(Pipe from, Pipe to, Site at) {
+    if (machine->stopped) return 0;
     CoreState& core = current();
     for (int id = 0; id < EVENT_IDS; ++id) {
         Flag& flag = core.flags[index(from)][index(to)][id];
@@ -447,8 +532,8 @@ int allocate_event(Pipe from, Pipe to, Site at) {
 }
 
 void release_event(Pipe from, Pipe to, int id, Site at) {
+    if (machine->stopped || id < 0 || id >= EVENT_IDS) return;
     CoreState& core = current();
-    if (id < 0 || id >= EVENT_IDS) return;
     Flag& flag = core.flags[index(from)][index(to)][id];
     if (!flag.taken)
         hazard("event_id", at, "ReleaseEventID: event " + event_name(from, to, id) + " was not allocated, or is released twice.");
@@ -463,6 +548,7 @@ uint32_t allocation_begin(Space space, int64_t begin, int64_t bytes, Site at) {
 }
 
 void allocation_end(uint32_t allocation, Site at, const char* call) {
+    if (machine->stopped) return;
     if (allocation == 0 || allocation > machine->allocations.size()) {
         hazard("queue", at, std::string(call) + ": the tensor is not of this queue.");
         return;
@@ -473,6 +559,7 @@ void allocation_end(uint32_t allocation, Site at, const char* call) {
 }
 
 bool mutated(const char* kind, Site at, int detail) {
+    if (machine->stopped) return false;
     if (machine->list_mutations) ++machine->mutation_points[{kind, at.file, at.line, detail}];
     if (!machine->mutate) return false;
     const MutationPoint& m = machine->mutation;

@@ -63,6 +63,7 @@ struct Checker {
         if (ref.core == HOST) return true;
         if (ref.core == core.number) {
             if (ref.pipe == me.pipe && (pipe == Pipe::S || write_after_read || access.in_order || ref.seq == me.seq)) return true;
+            if (ref.pipe != me.pipe && ref.unit && me.unit) return true;
             return clock.own[ref.pipe] >= ref.seq;
         }
         return clock.remote && (*clock.remote)[ref.core * PIPES + ref.pipe] >= ref.seq;
@@ -108,14 +109,18 @@ struct Checker {
                std::string(what) + std::to_string(ref.site) + access.operand + (ref.core == core.number ? "" : "x"));
     }
 
-    void unwritten(int64_t begin, int64_t end) const {
-        hazard("uninitialised", at,
-               std::string(name) + " (" + access.operand + ") reads " + place(begin, end) + ", which nothing has written.",
+    void unwritten(const Cell& cell, int64_t begin, int64_t end) const {
+        std::string history = "nothing has written";
+        if (cell.writer.seq != 0) {
+            const auto& [site, call] = machine->sites[cell.writer.site];
+            history = std::string(call) + " at " + site.file + ":" + std::to_string(site.line) + " used as working memory";
+        }
+        hazard("uninitialised", at, std::string(name) + " (" + access.operand + ") reads " + place(begin, end) + ", which " + history + ".",
                access.operand);
     }
 
     void read(Cell& cell, int64_t begin, int64_t end) {
-        if (!cell.written && cell.atomics.empty()) unwritten(begin, end);
+        if (((!cell.written && cell.atomics.empty()) || cell.undefined) && !access.carries) unwritten(cell, begin, end);
         if (cell.written && !known(cell.writer, false)) race("read after write", "wrote", cell.writer, begin, end);
         cell.atomics.each([&](const Ref& ref) {
             if (!known(ref, false)) race("read after write", "added to", ref, begin, end);
@@ -134,7 +139,7 @@ struct Checker {
     }
 
     void add(Cell& cell, int64_t begin, int64_t end) {
-        if (!cell.written && cell.atomics.empty()) unwritten(begin, end);
+        if ((!cell.written && cell.atomics.empty()) || cell.undefined) unwritten(cell, begin, end);
         if (cell.written && !known(cell.writer, false)) race("atomic after write", "wrote", cell.writer, begin, end);
         cell.readers.each([&](const Ref& ref) {
             if (!known(ref, true)) race("atomic after read", "reads", ref, begin, end);
@@ -151,7 +156,7 @@ struct Checker {
             shadow.each(begin, end, [this](Cell& cell, int64_t b, int64_t e) { write(cell, b, e); });
             shadow.merge(begin, end);
             Cell cell;
-            cell.written = true;
+            cell.written = !access.scratch;
             cell.writer = me;
             shadow.cells_[begin] = cell;
         }
@@ -189,7 +194,32 @@ void check_order(CoreState& core, Pipe pipe, const Clock& clock, uint32_t seq, c
     me.pipe = static_cast<uint8_t>(pipe);
     me.seq = seq;
     me.site = site_number(at, name);
+    me.unit = access.unit;
     Checker{core, pipe, clock, me, access, name, at, access.space == Space::GM ? nullptr : owner_of(core, access)}.all();
+}
+
+std::vector<std::pair<int64_t, int64_t>> unwritten(Space space, int64_t begin, int64_t end) {
+    std::vector<std::pair<int64_t, int64_t>> parts;
+    if (!machine->check) return parts;
+    current().shadows[index(space)].look(begin, end, [&parts](const Cell& cell, int64_t b, int64_t e) {
+        if ((cell.written && !cell.undefined) || (!cell.written && !cell.atomics.empty())) return;
+        if (!parts.empty() && parts.back().second == b)
+            parts.back().second = e;
+        else
+            parts.push_back({b, e});
+    });
+    return parts;
+}
+
+void forget(const Access& access) {
+    CoreState* owner = access.space == Space::GM ? nullptr : owner_of(current(), access);
+    if (!machine->check || (access.space != Space::GM && owner == nullptr)) return;
+    Shadow& shadow = owner ? owner->shadows[index(access.space)] : machine->global_shadow;
+    for (int64_t group = 0; group < access.groups; ++group)
+        for (int64_t run = 0; run < access.runs; ++run) {
+            const int64_t begin = access.begin + group * access.group_pitch + run * access.pitch;
+            shadow.each(begin, begin + access.bytes, [](Cell& cell, int64_t, int64_t) { cell.undefined = true; });
+        }
 }
 
 bool check_bounds(CoreState& core, const Access& access, const char* name, Site at) {

@@ -1,6 +1,7 @@
 // What the runtime keeps: clocks, pipes, flags, shadows of every memory, counters.
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <cstdint>
 #include <deque>
@@ -23,6 +24,7 @@ constexpr int PIPES = static_cast<int>(Pipe::Count);
 constexpr int SPACES = static_cast<int>(Space::Count);
 constexpr int EVENT_IDS = 8;         // a pair of pipes has events 0 to 7
 constexpr int CROSS_FLAGS = 32;      // 16 a core; mode 4 of dav-3510 adds 16 for the second vector core
+constexpr int64_t UNIT_BYTES = 512;  // a unit flag stands for so much of L0C
 constexpr int CROSS_PENDING = 15;    // a cross-core counter holds 4 bits
 
 inline int index(Pipe pipe) { return static_cast<int>(pipe); }
@@ -54,6 +56,7 @@ struct Token {
 struct Ref {
     uint16_t core = 0;
     uint8_t pipe = 0;
+    bool unit = false;
     uint32_t seq = 0;
     uint32_t site = 0;  // index into Machine::sites
 };
@@ -78,7 +81,7 @@ class Refs {
 };
 
 struct Cell {
-    bool written = false;
+    bool written = false, undefined = false;  // undefined: written with what was not
     Ref writer;
     Refs atomics, readers;
 };
@@ -92,6 +95,17 @@ class Shadow {
     void each(int64_t begin, int64_t end, F f) {
         const auto last = cut(end);
         for (auto run = cut(begin); run != last; ++run) f(run->second, run->first, std::next(run)->first);
+    }
+
+    /// f(const Cell&, begin, end) for the same runs, cutting none.
+    template <class F>
+    void look(int64_t begin, int64_t end, F f) const {
+        auto run = cells_.upper_bound(begin);
+        if (run != cells_.begin()) --run;
+        for (; run != cells_.end() && run->first < end; ++run) {
+            const auto next = std::next(run);
+            f(run->second, std::max(begin, run->first), next == cells_.end() ? end : std::min(end, next->first));
+        }
     }
 
    private:
@@ -129,6 +143,13 @@ struct Flag {
     bool taken = false;  // by AllocEventID or a queue
 };
 
+/// The flag of a block of L0C between Mmad, which waits until it is clear, and Fixpipe, which waits until it is set.
+struct Unit {
+    bool set = false;
+    double time = 0;  // of the last change
+    Site at;
+};
+
 struct Line {
     uint8_t bytes[64];
     uint64_t dirty = 0;  // a bit a byte
@@ -150,6 +171,7 @@ struct CoreState {
     std::deque<Token> halves[CROSS_FLAGS][2];  // a cube core collects the sets of both vector cores here
     std::array<Shadow, SPACES> shadows;
     std::vector<uint8_t> memory[SPACES];
+    std::vector<Unit> units;  // of L0C
     std::map<uint64_t, Line> cache;
     std::map<std::string, Counter> counters;
     uint64_t scalar_operations = 0;

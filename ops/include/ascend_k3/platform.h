@@ -52,5 +52,5 @@ constexpr int64_t at_most(int64_t a, int64_t b) { return a < b ? a : b; }
         return Function(*platform, sizes, numbers, out, *launch);                                                         \
     }
 #else
-#define ASCEND_K3_TILING(name, Tiling, Function) static_assert(sizeof(Tiling) % 8 == 0, #Tiling ": pad it to 8 bytes")
+#define ASCEND_K3_TILING(name, Tiling, Function) static_assert(sizeof(Tiling) % 8 == 0, #Tiling ": pad it to 8 bytes");
 #endif

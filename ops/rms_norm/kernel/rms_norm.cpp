@@ -2,8 +2,8 @@
 #include "rms_norm.h"
 
 using namespace ascend_k3;
-using T = DTYPE;
 
+template <class T>
 class RmsNorm {
    public:
     __aicore__ inline RmsNorm(TPipe& pipe, GM_ADDR x, GM_ADDR weight, GM_ADDR y, const RmsNormTiling& tiling) : tiling_(tiling) {
@@ -15,20 +15,23 @@ class RmsNorm {
         const uint32_t tile = tiling.rows_a_tile * tiling.pitch;
         pipe.InitBuffer(in_, 2, tile * sizeof(T));
         pipe.InitBuffer(out_, 2, tile * sizeof(T));
-        pipe.InitBuffer(work_, tile * sizeof(float));
         pipe.InitBuffer(scale_, 1, tiling.pitch * sizeof(T));
-        pipe.InitBuffer(scale_float_, tiling.pitch * sizeof(float));
+        if constexpr (!is_float) {
+            pipe.InitBuffer(work_, tile * sizeof(float));
+            pipe.InitBuffer(scale_float_, tiling.pitch * sizeof(float));
+        }
         norm_.Init(pipe, tiling);
     }
 
     __aicore__ inline void Process() {
-        LoadWeight();
+        LocalTensor<T> weight = LoadWeight();
         for (int64_t row = first_; row < last_; row += tiling_.rows_a_tile) {
             const uint32_t rows = last_ - row < tiling_.rows_a_tile ? static_cast<uint32_t>(last_ - row) : tiling_.rows_a_tile;
             CopyIn(row, rows);
             Compute(rows);
             CopyOut(row, rows);
         }
+        scale_.FreeTensor(weight);
     }
 
    private:
@@ -36,13 +39,16 @@ class RmsNorm {
         return DataCopyExtParams{static_cast<uint16_t>(rows), static_cast<uint32_t>(tiling_.width * sizeof(T)), 0, 0, 0};
     }
 
-    __aicore__ inline void LoadWeight() {
+    __aicore__ inline LocalTensor<T> LoadWeight() {
         LocalTensor<T> weight = scale_.AllocTensor<T>();
         DataCopyPad(weight, weight_, Rows(1), DataCopyPadExtParams<T>{});
         scale_.EnQue(weight);
         weight = scale_.DeQue<T>();
-        ToFloat(scale_float_.Get<float>(), weight, tiling_.width);
-        scale_.FreeTensor(weight);
+        if constexpr (is_float)
+            scale_row_ = weight;
+        else
+            Cast(scale_row_ = scale_float_.Get<float>(), weight, RoundMode::CAST_NONE, tiling_.width);
+        return weight;
     }
 
     __aicore__ inline void CopyIn(int64_t row, uint32_t rows) {
@@ -53,27 +59,31 @@ class RmsNorm {
 
     __aicore__ inline void Compute(uint32_t rows) {
         const uint32_t count = (rows - 1) * tiling_.pitch + tiling_.width;
-        LocalTensor<float> work = work_.Get<float>();
         LocalTensor<T> x = in_.DeQue<T>();
-        ToFloat(work, x, count);
+        LocalTensor<T> y = out_.AllocTensor<T>();
+        LocalTensor<float> work;
+        if constexpr (is_float) {
+            work = y;
+            Adds(work, x, 0.0f, count);
+        } else {
+            work = work_.Get<float>();
+            Cast(work, x, RoundMode::CAST_NONE, count);
+        }
         in_.FreeTensor(x);
         PipeBarrier<PIPE_V>();
         norm_.Normalize(work, rows);
         PipeBarrier<PIPE_V>();
-        LocalTensor<T> y = out_.AllocTensor<T>();
-        if constexpr (!std::is_same_v<T, float>) {  // the model rounds here, before the weight
+        if constexpr (!is_float) {  // the model rounds here, before the weight
             Cast(y, work, RoundMode::CAST_RINT, count);
             PipeBarrier<PIPE_V>();
             Cast(work, y, RoundMode::CAST_NONE, count);
             PipeBarrier<PIPE_V>();
         }
-        norm_.ScaleColumns(work, scale_float_.Get<float>(), rows);
-        PipeBarrier<PIPE_V>();
-        if constexpr (std::is_same_v<T, float>)
-            Adds(y, work, 0.0f, count);
-        else
+        norm_.ScaleColumns(work, scale_row_, rows);
+        if constexpr (!is_float) {
+            PipeBarrier<PIPE_V>();
             Cast(y, work, RoundMode::CAST_RINT, count);
-        PipeBarrier<PIPE_V>();  // work is overwritten by the next tile
+        }
         out_.EnQue(y);
     }
 
@@ -83,19 +93,14 @@ class RmsNorm {
         out_.FreeTensor(y);
     }
 
-    __aicore__ inline void ToFloat(const LocalTensor<float>& to, const LocalTensor<T>& from, uint32_t count) {
-        if constexpr (std::is_same_v<T, float>)
-            Adds(to, from, 0.0f, count);
-        else
-            Cast(to, from, RoundMode::CAST_NONE, count);
-    }
-
+    static constexpr bool is_float = std::is_same_v<T, float>;
     RmsNormTiling tiling_;
     int64_t first_ = 0, last_ = 0;
     GlobalTensor<T> x_, weight_, y_;
     TQue<TPosition::VECIN, 1> in_, scale_;
     TQue<TPosition::VECOUT, 1> out_;
     TBuf<TPosition::VECCALC> work_, scale_float_;
+    LocalTensor<float> scale_row_;
     RowNorm norm_;
 };
 
@@ -103,5 +108,5 @@ extern "C" __global__ __aicore__ void rms_norm(GM_ADDR x, GM_ADDR weight, GM_ADD
     KERNEL_TASK_TYPE_DEFAULT(KERNEL_TYPE_AIV_ONLY);
     GET_TILING_DATA_WITH_STRUCT(RmsNormTiling, data, tiling);
     TPipe pipe;
-    RmsNorm(pipe, x, weight, y, data).Process();
+    RmsNorm<DTYPE>(pipe, x, weight, y, data).Process();
 }

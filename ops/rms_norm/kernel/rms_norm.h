@@ -24,6 +24,7 @@ class RowNorm {
         pipe.InitBuffer(partial_, 4 * LANES * sizeof(float));
         pipe.InitBuffer(sums_, rows * sizeof(float));
         pipe.InitBuffer(scales_, rows * BLOCK * sizeof(float));
+        Duplicate(sums_.Get<float>(), 0.0f, rows);  // Brcb takes sums by eight, also beyond the last row
     }
 
     /// x = x / sqrt(mean(x^2) + eps) for `rows` rows. What was written to x before is complete; what follows needs a barrier.

@@ -34,9 +34,11 @@
 #define __sync_noalias__
 #define __force_inline__ inline
 #define GM_ADDR __gm__ uint8_t*
-#define __mix__(cubes, vectors)
-#define __vector__
-#define __cube__
+// A kernel that says its type in its declaration stands in a section of that type, by which the launch finds it.
+#define __mix__(cubes, vectors) EMULATOR_MIX(cubes, vectors)
+#define EMULATOR_MIX(cubes, vectors) __attribute__((section("asc_mix_" #cubes "_" #vectors)))
+#define __vector__ __attribute__((section("asc_vector")))
+#define __cube__ __attribute__((section("asc_cube")))
 
 enum pipe_t { PIPE_S, PIPE_V, PIPE_M, PIPE_MTE1, PIPE_MTE2, PIPE_MTE3, PIPE_ALL, PIPE_FIX };
 enum event_t { EVENT_ID0, EVENT_ID1, EVENT_ID2, EVENT_ID3, EVENT_ID4, EVENT_ID5, EVENT_ID6, EVENT_ID7 };
@@ -148,7 +150,8 @@ inline int64_t GetBlockIdx() { return emulator::core().block_index; }
 inline int64_t GetBlockNum() { return emulator::core().block_count; }
 inline int64_t GetSubBlockIdx() { return emulator::core().sub; }
 inline int64_t GetSubBlockNum() { return emulator::core().role == emulator::Role::AIC ? 1 : emulator::core().vector_cores_a_block; }
-inline int64_t GetTaskRatio() { return emulator::core().vector_cores_a_block; }
+/// Cores of the caller's kind to one block.
+inline int64_t GetTaskRatio() { return GetSubBlockNum(); }
 
 /// The user's part of the workspace that the kernel was given; no system part comes before it here.
 inline GM_ADDR GetUserWorkspace(GM_ADDR workspace) { return workspace; }

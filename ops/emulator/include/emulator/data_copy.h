@@ -42,12 +42,16 @@ struct DataCopyPadExtParams {
     T paddingValue{};
 };
 
+/// How the rows of a DataCopyPad lie in UB: each from a block of 32 bytes on, or one behind the other (dav-3510).
+enum class PaddingMode : uint8_t { Normal = 0, Compact };
+
 /// Rows of a copy: `count` rows of `bytes`, at pitches that may differ on both sides.
 struct Rows {
     int64_t count, bytes, source_pitch, destination_pitch;
 };
 
-/// dst = src, or dst = dst op src in global memory when atomic writes are on.
+/// dst = src, or dst = dst op src in global memory when atomic writes are on. Unknown: how a sum beyond an integer type
+/// ends; it wraps here.
 template <class T>
 void store_row(uint8_t* to, const uint8_t* from, int64_t bytes, const emulator::Control& control) {
     if (!control.atomic) {
@@ -64,45 +68,101 @@ void store_row(uint8_t* to, const uint8_t* from, int64_t bytes, const emulator::
     }
 }
 
+/// What stands before and behind the bytes of a row in UB, up to whole blocks of 32 bytes. Source: the page of DataCopyPad
+/// (GM to UB): without paddings the rest of the last block is filled with the row's first element; with them, paddings and
+/// rest are paddingValue when isPad is set and otherwise random.
+struct PadFill {
+    int64_t left = 0, right = 0;  // bytes
+    bool value_given = false;
+    int64_t whole(int64_t bytes) const { return (left + bytes + right + 31) / 32 * 32; }
+    bool first_element() const { return left == 0 && right == 0; }
+    bool undefined() const { return !first_element() && !value_given; }
+};
+
+/// Bytes [begin, end) filled with copies of `value`; a cut element stays at the end.
 template <class T>
-void copy_in(const char* call, Site at, const LocalTensor<T>& dst, const GlobalTensor<T>& src, Rows rows, const DataCopyPadExtParams<T>* pad) {
+void fill_bytes(uint8_t* begin, int64_t bytes, T value) {
+    for (int64_t i = 0; i < bytes; i += static_cast<int64_t>(sizeof(T)))
+        std::memcpy(begin + i, &value, static_cast<size_t>(std::min<int64_t>(sizeof(T), bytes - i)));
+}
+
+template <class T>
+void copy_in(const char* call, Site at, const LocalTensor<T>& dst, const GlobalTensor<T>& src, Rows rows, uint32_t source_align, PadFill fill = {}, T value = T{}) {
     using emulator::Access;
+    if (!emulator::require(dst.space() == emulator::Space::UB, "wrong_core", at, call, "this form copies into UB.")) return;
     emulator::Instruction instruction;
     instruction.pipe = emulator::Pipe::MTE2, instruction.name = call, instruction.at = at;
     instruction.cost = emulator::Cost::move("GM->UB", static_cast<uint64_t>(rows.count * rows.bytes));
-    Access from = src.bytes(Access::Kind::Read, "src", 0, rows.bytes);
+    Access from = src.bytes(Access::Kind::Read, "src", 0, rows.bytes, source_align);
     from.runs = rows.count, from.pitch = rows.source_pitch;
-    // Every row begins at a block of 32 bytes; what is left of its last block is filled too.
-    const int64_t left = pad && pad->isPad ? pad->leftPadding * static_cast<int64_t>(sizeof(T)) : 0;
-    const int64_t right = pad && pad->isPad ? pad->rightPadding * static_cast<int64_t>(sizeof(T)) : 0;
-    const int64_t whole = (left + rows.bytes + right + 31) / 32 * 32;
-    Access to = dst.bytes(Access::Kind::Write, "dst", 0, whole);
-    to.runs = rows.count, to.pitch = rows.destination_pitch;
-    instruction.accesses = {from, to};
+    const int64_t whole = fill.whole(rows.bytes);
+    const auto part = [&](int64_t begin, int64_t bytes, bool undefined) {
+        Access to = dst.bytes(Access::Kind::Write, "dst", begin, bytes, begin == 0 ? 32 : 1);
+        to.runs = rows.count, to.pitch = rows.destination_pitch, to.undefined = undefined;
+        return to;
+    };
+    instruction.accesses = {from};
+    if (fill.undefined() && fill.left > 0) instruction.accesses.push_back(part(0, fill.left, true));
+    const int64_t begin = fill.undefined() ? fill.left : 0, end = fill.undefined() ? fill.left + rows.bytes : whole;
+    instruction.accesses.push_back(part(begin, end - begin, false));
+    if (whole > end) instruction.accesses.push_back(part(end, whole - end, true));
     uint8_t* const out = emulator::core().local(dst.space(), dst.address());
-    const T value = pad ? pad->paddingValue : T{};
     emulator::issue(std::move(instruction), [=] {
         for (int64_t row = 0; row < rows.count; ++row) {
-            uint8_t* const to_row = out + row * rows.destination_pitch;
-            std::memset(to_row, 0xff, static_cast<size_t>(whole));  // dummy bytes: NaN, so that their use shows
-            for (int64_t i = 0; i < left; i += sizeof(T)) std::memcpy(to_row + i, &value, sizeof(T));
-            std::memcpy(to_row + left, src.host(row * rows.source_pitch), static_cast<size_t>(rows.bytes));
-            for (int64_t i = 0; i < right; i += sizeof(T)) std::memcpy(to_row + left + rows.bytes + i, &value, sizeof(T));
+            uint8_t* const to = out + row * rows.destination_pitch;
+            const uint8_t* const source = src.host(row * rows.source_pitch);
+            const int64_t rest = whole - fill.left - rows.bytes;
+            if (fill.undefined()) {
+                std::memset(to, 0xff, static_cast<size_t>(fill.left));
+                std::memset(to + fill.left + rows.bytes, 0xff, static_cast<size_t>(rest));
+            } else if (rest > 0 || fill.left > 0) {
+                T filler = value;
+                if (fill.first_element()) std::memcpy(&filler, source, std::min<size_t>(sizeof(T), static_cast<size_t>(rows.bytes)));
+                fill_bytes(to, fill.left, filler);
+                fill_bytes(to + fill.left + rows.bytes, rest, filler);
+            }
+            std::memcpy(to + fill.left, source, static_cast<size_t>(rows.bytes));
         }
     });
 }
 
+/// Rows one behind the other; behind the last, up to a block of 32 bytes, nothing is defined. Unknown: what stands there.
 template <class T>
-void copy_out(const char* call, Site at, const GlobalTensor<T>& dst, const LocalTensor<T>& src, Rows rows) {
+void copy_compact(Site at, const LocalTensor<T>& dst, const GlobalTensor<T>& src, Rows rows) {
+    using emulator::Access;
+    if (!emulator::require(dst.space() == emulator::Space::UB, "wrong_core", at, "DataCopyPad", "this form copies into UB.")) return;
+    const int64_t bytes = rows.count * rows.bytes, rest = (bytes + 31) / 32 * 32 - bytes;
+    emulator::Instruction instruction;
+    instruction.pipe = emulator::Pipe::MTE2, instruction.name = "DataCopyPad", instruction.at = at;
+    instruction.cost = emulator::Cost::move("GM->UB", static_cast<uint64_t>(bytes));
+    Access from = src.bytes(Access::Kind::Read, "src", 0, rows.bytes);
+    from.runs = rows.count, from.pitch = rows.source_pitch;
+    instruction.accesses = {from, dst.bytes(Access::Kind::Write, "dst", 0, bytes)};
+    if (rest > 0) {
+        instruction.accesses.push_back(dst.bytes(Access::Kind::Write, "dst", bytes, rest, 1));
+        instruction.accesses.back().undefined = true;
+    }
+    uint8_t* const out = emulator::core().local(dst.space(), dst.address());
+    emulator::issue(std::move(instruction), [=] {
+        for (int64_t row = 0; row < rows.count; ++row)
+            std::memcpy(out + row * rows.bytes, src.host(row * rows.source_pitch), static_cast<size_t>(rows.bytes));
+        std::memset(out + bytes, 0xff, static_cast<size_t>(rest));
+    });
+}
+
+template <class T>
+void copy_out(const char* call, Site at, const GlobalTensor<T>& dst, const LocalTensor<T>& src, Rows rows, uint32_t destination_align) {
     EMULATOR_USES("asc_uses_vector");
     using emulator::Access;
     const emulator::Control control = emulator::core().control;
+    if (!emulator::require(src.space() == emulator::Space::UB, "wrong_core", at, call, "this form copies from UB to global memory.")) return;
+    if (!emulator::require(!control.atomic || control.atomic_type == 0 || control.atomic_type == atomic::type<T>(), "argument", at, call, "atomic writes are on for another type than the tensor's; give SetAtomicAdd the type of the copy.")) return;
     emulator::Instruction instruction;
     instruction.pipe = emulator::Pipe::MTE3, instruction.name = call, instruction.at = at;
     instruction.cost = emulator::Cost::move("UB->GM", static_cast<uint64_t>(rows.count * rows.bytes));
     Access from = src.bytes(Access::Kind::Read, "src", 0, rows.bytes);
     from.runs = rows.count, from.pitch = rows.source_pitch;
-    Access to = dst.bytes(control.atomic ? Access::Kind::Atomic : Access::Kind::Write, "dst", 0, rows.bytes);
+    Access to = dst.bytes(control.atomic ? Access::Kind::Atomic : Access::Kind::Write, "dst", 0, rows.bytes, destination_align);
     to.runs = rows.count, to.pitch = rows.destination_pitch;
     instruction.accesses = {from, to};
     const uint8_t* const in = emulator::core().local(src.space(), src.address());
@@ -118,9 +178,10 @@ inline Rows block_rows(const DataCopyParams& p) {
     return {p.blockCount, p.blockLen * 32ll, (p.blockLen + p.srcStride) * 32ll, (p.blockLen + p.dstStride) * 32ll};
 }
 
+/// False for a copy of nothing too, which the documentation says does nothing.
 inline bool legal_copy(const DataCopyParams& p, const char* call, Site at) {
-    return emulator::require(p.blockCount >= 1 && p.blockCount <= 4095, "argument", at, call, "blockCount is " + std::to_string(p.blockCount) + "; it has to be 1 to 4095.") &&
-           emulator::require(p.blockLen >= 1, "argument", at, call, "blockLen is 0; it counts blocks of 32 bytes and has to be at least 1.");
+    if (p.blockCount == 0 || p.blockLen == 0) return false;
+    return emulator::require(p.blockCount <= 4095, "argument", at, call, "blockCount is " + std::to_string(p.blockCount) + "; it may be at most 4095.");
 }
 
 template <class T>
@@ -135,12 +196,12 @@ void DataCopy(const LocalTensor<T>& dst, const GlobalTensor<T>& src, uint32_t co
 
 template <class T>
 void DataCopy(const GlobalTensor<T>& dst, const LocalTensor<T>& src, const DataCopyParams& params, Site at = Site::here()) {
-    if (legal_copy(params, "DataCopy", at)) copy_out("DataCopy", at, dst, src, block_rows(params));
+    if (legal_copy(params, "DataCopy", at)) copy_out("DataCopy", at, dst, src, block_rows(params), sizeof(T));
 }
 template <class T>
 void DataCopy(const GlobalTensor<T>& dst, const LocalTensor<T>& src, uint32_t count, Site at = Site::here()) {
     const int64_t bytes = static_cast<int64_t>(count) * static_cast<int64_t>(sizeof(T));
-    if (legal_count<T>(count, "DataCopy", at)) copy_out("DataCopy", at, dst, src, {1, bytes, bytes, bytes});
+    if (legal_count<T>(count, "DataCopy", at)) copy_out("DataCopy", at, dst, src, {1, bytes, bytes, bytes}, sizeof(T));
 }
 
 /// Within UB, on the vector pipe.
@@ -149,24 +210,47 @@ void DataCopy(const LocalTensor<T>& dst, const LocalTensor<T>& src, const DataCo
 
 // ---- In bytes, with padding ----
 
-inline bool legal_pad(uint16_t count, int64_t length, const char* call, Site at) {
-    return emulator::require(count >= 1 && count <= 4095, "argument", at, call, "blockCount is " + std::to_string(count) + "; it has to be 1 to 4095.") &&
-           emulator::require(length >= 1 && length <= 2097151, "argument", at, call, "blockLen is " + std::to_string(length) + "; it counts bytes and has to be 1 to 2097151.");
+/// False for a copy of nothing too, which the documentation says does nothing.
+template <class T>
+bool legal_pad(const DataCopyExtParams& p, const char* call, Site at) {
+    if (p.blockCount == 0 || p.blockLen == 0) return false;
+    return emulator::require(p.blockCount <= 4095, "argument", at, call, "blockCount is " + std::to_string(p.blockCount) + "; it may be at most 4095.") &&
+           emulator::require(p.blockLen <= 2097151, "argument", at, call, "blockLen is " + std::to_string(p.blockLen) + "; it counts bytes and may be at most 2097151.") &&
+           emulator::require(p.blockLen % sizeof(T) == 0, "alignment", at, call, "blockLen is " + std::to_string(p.blockLen) + " bytes; it has to be a multiple of the element's " + std::to_string(sizeof(T)) + ".");
 }
 
-template <class T>
-void DataCopyPad(const LocalTensor<T>& dst, const GlobalTensor<T>& src, const DataCopyExtParams& params, const DataCopyPadExtParams<T>& pad, Site at = Site::here()) {
-    if (!legal_pad(params.blockCount, params.blockLen, "DataCopyPad", at)) return;
-    const int64_t left = pad.isPad ? pad.leftPadding : 0, right = pad.isPad ? pad.rightPadding : 0;
-    if (!emulator::require(left * static_cast<int64_t>(sizeof(T)) <= 32 && right * static_cast<int64_t>(sizeof(T)) <= 32, "argument", at, "DataCopyPad", "leftPadding " + std::to_string(left) + " and rightPadding " + std::to_string(right) + " may be at most 32 bytes each.")) return;
-    const int64_t whole = (params.blockLen + (left + right) * static_cast<int64_t>(sizeof(T)) + 31) / 32 * 32;
-    copy_in("DataCopyPad", at, dst, src, {params.blockCount, params.blockLen, params.blockLen + params.srcStride, whole + params.dstStride * 32}, &pad);
+/// Gaps in global memory (bytes) and in UB (blocks of 32 bytes). `lowest`: of the one in global memory.
+inline bool legal_gaps(int64_t global_gap, int64_t local_gap, int64_t lowest, const char* call, Site at) {
+    if constexpr (!is_3510) return true;  // of the type's 32 bits, all are allowed
+    return emulator::require(global_gap >= lowest && global_gap < (1ll << 40), "argument", at, call, "the gap in global memory is " + std::to_string(global_gap) + " bytes; it has to be " + std::to_string(lowest) + " to 2^40 - 1.") &&
+           emulator::require(local_gap >= 0 && local_gap <= 65535, "argument", at, call, "the gap in UB is " + std::to_string(local_gap) + " blocks; it has to be 0 to 65535.");
 }
-template <class T>
+
+/// dst row r = src row r, from a block of 32 bytes on, between the paddings. Compact (dav-3510): the rows lie one behind
+/// the other, and the end of the last is filled up to a block. Source: the page of DataCopyPad (GM to UB).
+template <class T, PaddingMode mode = PaddingMode::Normal>
+void DataCopyPad(const LocalTensor<T>& dst, const GlobalTensor<T>& src, const DataCopyExtParams& params, const DataCopyPadExtParams<T>& pad, Site at = Site::here()) {
+    static_assert(mode == PaddingMode::Normal || is_3510, "DataCopyPad: the compact mode exists on dav-3510 only");
+    if (!legal_pad<T>(params, "DataCopyPad", at) || !legal_gaps(params.srcStride, params.dstStride, -static_cast<int64_t>(params.blockLen), "DataCopyPad", at)) return;
+    const int64_t size = sizeof(T), bytes = params.blockLen, source_pitch = bytes + static_cast<int64_t>(params.srcStride);
+    if (mode == PaddingMode::Compact) return copy_compact(at, dst, src, Rows{params.blockCount, bytes, source_pitch, bytes});
+    const PadFill fill{pad.leftPadding * size, pad.rightPadding * size, pad.isPad};
+    if (!emulator::require(fill.left <= 32 && fill.right <= 32, "argument", at, "DataCopyPad", "leftPadding " + std::to_string(pad.leftPadding) + " and rightPadding " + std::to_string(pad.rightPadding) + " may be at most 32 bytes each.")) return;
+    if constexpr (sizeof(T) == 8) {
+        const T zero{};
+        if (!emulator::require(!pad.isPad || std::memcmp(&pad.paddingValue, &zero, sizeof(T)) == 0, "argument", at, "DataCopyPad", "paddingValue of a type of 64 bits can only be 0.")) return;
+    }
+    copy_in("DataCopyPad", at, dst, src, {params.blockCount, bytes, source_pitch, fill.whole(bytes) + static_cast<int64_t>(params.dstStride) * 32}, 1, fill, pad.paddingValue);
+}
+/// dst row r = src row r: exactly blockLen bytes; in UB each row begins at a block of 32 bytes, in the compact mode
+/// (dav-3510) where the last one ended. Source: the page of DataCopyPad (UB to GM).
+template <class T, PaddingMode mode = PaddingMode::Normal>
 void DataCopyPad(const GlobalTensor<T>& dst, const LocalTensor<T>& src, const DataCopyExtParams& params, Site at = Site::here()) {
-    if (!legal_pad(params.blockCount, params.blockLen, "DataCopyPad", at)) return;
-    const int64_t whole = (params.blockLen + 31ll) / 32 * 32;
-    copy_out("DataCopyPad", at, dst, src, {params.blockCount, params.blockLen, whole + params.srcStride * 32, params.blockLen + params.dstStride});
+    static_assert(mode == PaddingMode::Normal || is_3510, "DataCopyPad: the compact mode exists on dav-3510 only");
+    if (!legal_pad<T>(params, "DataCopyPad", at) || !legal_gaps(params.dstStride, params.srcStride, 0, "DataCopyPad", at)) return;
+    const int64_t bytes = params.blockLen, whole = mode == PaddingMode::Compact ? bytes : (bytes + 31) / 32 * 32;
+    const int64_t gap = mode == PaddingMode::Compact ? 0 : static_cast<int64_t>(params.srcStride) * 32;
+    copy_out("DataCopyPad", at, dst, src, {params.blockCount, bytes, whole + gap, bytes + static_cast<int64_t>(params.dstStride)}, 1);
 }
 template <class T>
 void DataCopyPad(const LocalTensor<T>& dst, const GlobalTensor<T>& src, const DataCopyParams& p, const DataCopyPadParams& pad, Site at = Site::here()) {
@@ -183,13 +267,13 @@ void DataCopyPad(const GlobalTensor<T>& dst, const LocalTensor<T>& src, const Da
 
 template <class T>
 void copy_rows_in(const char* call, Site at, const LocalTensor<T>& dst, const GlobalTensor<T>& src, Rows rows) {
-    if (dst.space() == emulator::Space::UB) return copy_in<T>(call, at, dst, src, rows, nullptr);
+    if (dst.space() == emulator::Space::UB) return copy_in<T>(call, at, dst, src, rows, sizeof(T));
     using emulator::Access;
     if (!emulator::require(dst.space() == emulator::Space::L1, "wrong_core", at, call, "global memory is copied into UB or L1 only.")) return;
     emulator::Instruction instruction;
     instruction.pipe = emulator::Pipe::MTE2, instruction.name = call, instruction.at = at;
     instruction.cost = emulator::Cost::move("GM->L1", static_cast<uint64_t>(rows.count * rows.bytes));
-    Access from = src.bytes(Access::Kind::Read, "src", 0, rows.bytes);
+    Access from = src.bytes(Access::Kind::Read, "src", 0, rows.bytes, sizeof(T));
     from.runs = rows.count, from.pitch = rows.source_pitch;
     Access to = dst.bytes(Access::Kind::Write, "dst", 0, rows.bytes);
     to.runs = rows.count, to.pitch = rows.destination_pitch;
@@ -211,12 +295,17 @@ void DataCopy(const LocalTensor<T>& dst, const GlobalTensor<T>& src, uint32_t co
     if (legal_count<T>(count, "DataCopy", at)) copy_rows_in("DataCopy", at, dst, src, {1, bytes, bytes, bytes});
 }
 
+/// Between local memories that are not both UB: see cube_copy.h.
+template <class T>
+void copy_between(const LocalTensor<T>& dst, const LocalTensor<T>& src, const DataCopyParams& params, Site at);
+template <class T>
+void copy_between(const LocalTensor<T>& dst, const LocalTensor<T>& src, uint32_t count, Site at);
+
 template <class T>
 void DataCopy(const LocalTensor<T>& dst, const LocalTensor<T>& src, const DataCopyParams& params, Site at) {
-    EMULATOR_USES("asc_uses_vector");
     using emulator::Access;
+    if (dst.space() != emulator::Space::UB || src.space() != emulator::Space::UB) return copy_between(dst, src, params, at);
     if (!legal_copy(params, "DataCopy", at)) return;
-    if (!emulator::require(dst.space() == emulator::Space::UB && src.space() == emulator::Space::UB, "wrong_core", at, "DataCopy", "this form copies within UB.")) return;
     const Rows rows = block_rows(params);
     emulator::Instruction instruction;
     instruction.pipe = emulator::Pipe::V, instruction.name = "DataCopy", instruction.at = at;
@@ -235,6 +324,7 @@ void DataCopy(const LocalTensor<T>& dst, const LocalTensor<T>& src, const DataCo
 }
 template <class T>
 void DataCopy(const LocalTensor<T>& dst, const LocalTensor<T>& src, uint32_t count, Site at = Site::here()) {
+    if (dst.space() != emulator::Space::UB || src.space() != emulator::Space::UB) return copy_between(dst, src, count, at);
     if (legal_count<T>(count, "DataCopy", at)) DataCopy(dst, src, DataCopyParams{1, static_cast<uint16_t>(count * sizeof(T) / 32), 0, 0}, at);
 }
 

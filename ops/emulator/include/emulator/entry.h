@@ -9,6 +9,17 @@
 
 extern "C" {
 extern const int __start_asc_kernel_type[] __attribute__((weak, visibility("hidden")));
+extern const int __stop_asc_kernel_type[] __attribute__((weak, visibility("hidden")));
+#define EMULATOR_SECTION(name)                                                        \
+    extern const char __start_##name[] __attribute__((weak, visibility("hidden"))); \
+    extern const char __stop_##name[] __attribute__((weak, visibility("hidden")));
+EMULATOR_SECTION(asc_vector)
+EMULATOR_SECTION(asc_cube)
+EMULATOR_SECTION(asc_mix_0_1)
+EMULATOR_SECTION(asc_mix_1_0)
+EMULATOR_SECTION(asc_mix_1_1)
+EMULATOR_SECTION(asc_mix_1_2)
+#undef EMULATOR_SECTION
 extern const char __start_asc_uses_vector[] __attribute__((weak, visibility("hidden")));
 extern const char __start_asc_uses_cube[] __attribute__((weak, visibility("hidden")));
 }
@@ -58,6 +69,27 @@ std::string signature(void (*)(T...)) {
     return out;
 }
 
+/// The type that a kernel's qualifier names, by the section it stands in; -1 without one.
+inline int qualified_type(const void* kernel) {
+    const struct {
+        const char *begin, *end;
+        int type;
+    } sections[] = {{__start_asc_vector, __stop_asc_vector, 0},   {__start_asc_cube, __stop_asc_cube, 1},
+                    {__start_asc_mix_1_1, __stop_asc_mix_1_1, 2}, {__start_asc_mix_1_2, __stop_asc_mix_1_2, 3},
+                    {__start_asc_mix_0_1, __stop_asc_mix_0_1, 4}, {__start_asc_mix_1_0, __stop_asc_mix_1_0, 5}};
+    for (const auto& section : sections)
+        if (section.begin && kernel >= section.begin && kernel < section.end) return section.type;
+    return -1;
+}
+
+/// The type that KERNEL_TASK_TYPE_DEFAULT declares, -1 without it; -2: the kernels of the file declare different ones.
+inline int declared_type() {
+    if (!__start_asc_kernel_type) return -1;
+    for (const int* type = __start_asc_kernel_type; type < __stop_asc_kernel_type; ++type)
+        if (*type != __start_asc_kernel_type[0]) return -2;
+    return __start_asc_kernel_type[0];
+}
+
 }  // namespace emulator
 
 #define EMULATOR_ENTRY(kernel)                                                                                        \
@@ -69,7 +101,8 @@ std::string signature(void (*)(T...)) {
         return text.c_str();                                                                                          \
     }                                                                                                                 \
     extern "C" __attribute__((visibility("default"))) int emulator_kernel_type() {                                    \
-        return __start_asc_kernel_type ? __start_asc_kernel_type[0] : -1;                                             \
+        const int qualified = emulator::qualified_type(reinterpret_cast<const void*>(&kernel));                      \
+        return qualified >= 0 ? qualified : emulator::declared_type();                                                \
     }                                                                                                                 \
     extern "C" __attribute__((visibility("default"))) int emulator_uses() {                                           \
         return (__start_asc_uses_vector ? 1 : 0) | (__start_asc_uses_cube ? 2 : 0);                                   \

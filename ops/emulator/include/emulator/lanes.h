@@ -49,9 +49,12 @@ struct Lanes {
     uint64_t cost_repeats() const { return static_cast<uint64_t>(flat ? (count + width - 1) / width : repeats); }
 };
 
-/// `count` consecutive elements; `widest` is the size of the widest operand's element.
+/// `count` consecutive elements; `widest` is the size of the widest operand's element. A form with a count sets counter mode
+/// and leaves norm mode with every lane on behind it. Source: "Masks", setting the mask within the call.
 inline Lanes flat_lanes(int64_t count, int64_t widest) {
     Lanes out;
+    auto& control = emulator::core().control;
+    control.counter_mode = false, control.mask[0] = control.mask[1] = ~0ull;
     out.flat = true, out.count = count, out.width = ONE_REPEAT_BYTE_SIZE / widest;
     return out;
 }
@@ -105,12 +108,14 @@ inline Lanes bit_lanes(const uint64_t mask[], int64_t repeats, int64_t widest) {
     return register_lanes(repeats, widest);
 }
 
-/// Whether the numbers of a vector instruction are legal; reports the first that is not.
+/// Whether a vector instruction is to be executed; reports numbers that are not legal. No elements: nothing happens, as the
+/// pages say, but that a count or repeatTime of 0 is not sure to do nothing on dav-3510.
 inline bool legal(const Lanes& lanes, const char* call, Site at) {
-    if (lanes.flat) return emulator::require(lanes.count > 0, "argument", at, call, "count is " + std::to_string(lanes.count) + "; it has to be positive.");
-    return emulator::require(lanes.repeats > 0 && (lanes.repeats <= MAX_REPEAT_TIMES || emulator::core().control.counter_mode), "argument", at, call,
-                             "repeatTime is " + std::to_string(lanes.repeats) + "; it has to be 1 to 255.") &&
-           emulator::require(!lanes.runs.empty(), "argument", at, call, "the mask lets no lane through.");
+    const bool counts = lanes.flat || !emulator::core().control.counter_mode;
+    const int64_t number = lanes.flat ? lanes.count : lanes.repeats;
+    if (counts && (number < 0 || (number == 0 && is_3510)))
+        return emulator::require(false, "argument", at, call, std::string(lanes.flat ? "count" : "repeatTime") + " is " + std::to_string(number) + "; it has to be positive" + (number == 0 ? " on dav-3510." : "."));
+    return lanes.elements() > 0;
 }
 
 /// Bytes from the operand's start to lane `lane` of repeat `repeat`, for elements of `size` bytes.
@@ -190,6 +195,34 @@ void each_stretch(const Lanes& lanes, const Stride* strides, const int64_t* size
     }
 }
 
+/// A destination has to move from block to block. Source: "High-dimensional slices", dataBlockStride.
+template <class T>
+bool legal_place(const char* call, Site at, const Lanes& lanes, const LocalTensor<T>& dst, Stride stride) {
+    const int64_t a_block = ONE_BLK_SIZE / static_cast<int64_t>(sizeof(T));
+    const bool one_block = lanes.flat || lanes.runs.front().first / a_block == (lanes.runs.back().second - 1) / a_block;
+    return emulator::require(dst.space() == emulator::Space::UB, "wrong_core", at, call, "dst is not in UB; vector instructions work there alone.") &&
+           emulator::require(stride.block > 0 || one_block, "argument", at, call, "the block stride of dst is 0; its blocks would lie on each other, give at least 1.");
+}
+/// Operands of a form with a count are apart or begin at the same address, the source's elements then not being the smaller
+/// ones. Source: "General notes and limits", overlapping addresses. With strides it is not checked.
+template <class D, class S>
+bool legal_overlap(const char* call, Site at, const Lanes& lanes, const LocalTensor<D>& dst, const LocalTensor<S>& src) {
+    if (!emulator::require(src.space() == emulator::Space::UB, "wrong_core", at, call, "a source is not in UB; vector instructions work there alone.")) return false;
+    if (!lanes.flat) return true;
+    const int64_t to = dst.address(), to_end = to + lanes.count * static_cast<int64_t>(sizeof(D));
+    const int64_t from = src.address(), from_end = from + lanes.count * static_cast<int64_t>(sizeof(S));
+    const bool together = to == from && sizeof(S) >= sizeof(D);
+    return emulator::require(together || to_end <= from || from_end <= to, "argument", at, call,
+                             "dst (bytes " + std::to_string(to) + " to " + std::to_string(to_end) + ") and a source (bytes " + std::to_string(from) + " to " + std::to_string(from_end) +
+                                 ") overlap in part" + (to == from ? ", the source having the smaller elements" : "") + "; they have to be apart, or the same.");
+}
+
+/// Calls f with the numbers 0, 1, ... as compile-time constants.
+template <size_t... number, class F>
+void on_sources(std::index_sequence<number...>, F f) {
+    f(std::integral_constant<size_t, number>{}...);
+}
+
 /// Issue an element-by-element instruction dst = f(src...). `read_dst`: dst is an operand as well (Axpy, MulAddDst).
 /// f(D* dst, const S*... src, int64_t n) works on n consecutive elements.
 template <class D, class... S, class F>
@@ -197,6 +230,8 @@ void elementwise(const char* call, Site at, const Lanes& lanes, bool read_dst, c
                  const std::pair<LocalTensor<S>, Stride>&... sources) {
     EMULATOR_USES("asc_uses_vector");
     if (!legal(lanes, call, at)) return;
+    if (!legal_place(call, at, lanes, dst, dst_stride)) return;
+    if (!(legal_overlap(call, at, lanes, dst, sources.first) && ...)) return;
     static const char* const names[] = {"src0", "src1", "src2", "src3"};
     emulator::Instruction instruction;
     instruction.pipe = emulator::Pipe::V, instruction.name = call, instruction.at = at;
@@ -215,12 +250,9 @@ void elementwise(const char* call, Site at, const Lanes& lanes, bool read_dst, c
         const Stride strides[] = {dst_stride, sources.second...};
         const int64_t sizes[] = {static_cast<int64_t>(sizeof(D)), static_cast<int64_t>(sizeof(S))...};
         each_stretch(lanes, strides, sizes, 1 + static_cast<int>(sizeof...(S)), [&](int64_t n, const int64_t* offsets) {
-            int i = 0;
-            std::apply(
-                [&](auto*... source) {
-                    f(reinterpret_cast<D*>(out + offsets[0]), reinterpret_cast<const S*>(source + offsets[++i])..., n);
-                },
-                in);
+            on_sources(std::index_sequence_for<S...>{}, [&](auto... number) {
+                f(reinterpret_cast<D*>(out + offsets[0]), reinterpret_cast<const S*>(std::get<number()>(in) + offsets[1 + number()])..., n);
+            });
         });
     });
 }

@@ -41,6 +41,9 @@ struct Access {
     uint32_t align = 1;          // bytes that `begin` has to be a multiple of
     int8_t owner = -1;           // whose local memory: -1 this core's, 0 the block's cube core's, 1 or 2 its vector cores'
     bool in_order = false;       // the pipe itself keeps this access behind its own earlier ones (accumulation in L0C)
+    bool scratch = false;        // a write whose bytes mean nothing afterwards: working memory of the call
+    bool unit = false;           // of L0C: the unit flags order it against those of the other pipe (Instruction::unit_flag)
+    bool carries = false;        // read: undefined bytes are moved on and not reported; `forget` them where they arrive
 };
 
 /// What an instruction costs, for the counters and the time estimate.
@@ -61,6 +64,8 @@ struct Instruction {
     Site at;
     std::vector<Access> accesses;
     Cost cost;
+    // 2, 3: on pipe M it waits until the unit flags of its L0C blocks are clear, on FIX until they are set; 3 turns them.
+    uint8_t unit_flag = 0;
 };
 
 /// Control registers of a core that instructions capture when they are issued.
@@ -70,10 +75,14 @@ struct Control {
     bool atomic = false;
     uint8_t atomic_type = 0;   // of AscendC's data types, 0: the tensor's own
     uint8_t atomic_op = 0;     // 0 add, 1 max, 2 min
-    bool hf32 = false, hf32_nearest_away = false;
+    bool hf32 = false, hf32_nearest_zero = false;
     bool ctrl_saturate = false;
+    uint64_t ctrl = 1ull << 60;           // bits of the control register that SetCtrlSpr changes, as they are by default
+    uint16_t deq_scale = 0;               // SetDeqScale(half), its bits
+    bool deq_scale_set = false;
     uint64_t fixpipe[4] = {0, 0, 0, 0};   // quantization buffer and its like, as the fixpipe API packs them
     uint64_t fmatrix = 0, padding_value = 0, compare_mask[2] = {0, 0}, compare_scalar = 0;
+    uint64_t load_repeat = 1ull << 16;    // of LoadData 3D: stride, times << 16, mode << 24, dstStride << 32, set << 63
     uint64_t extra[8] = {};
 };
 
@@ -124,6 +133,14 @@ inline void issue(Instruction instruction, Run run) {
 /// False: it is outside of its memory and must not be done.
 bool touch(const Access& access);
 
+/// The parts of [begin, end) of a local memory of this core that nothing has written or that were forgotten; none when
+/// accesses are not checked.
+std::vector<std::pair<int64_t, int64_t>> unwritten(Space space, int64_t begin, int64_t end);
+/// What the instruction that is running now wrote there is undefined: a read of it is a hazard.
+void forget(const Access& access);
+/// Clear the unit flags of all blocks of L0C.
+void clear_unit_flags();
+
 /// A scalar access, done at once: true when it may be done.
 bool scalar_access(const Access& access, const char* name, Site at);
 
@@ -144,6 +161,8 @@ inline bool require(bool allowed, const char* kind, Site at, const char* call, c
 void set_flag(Pipe from, Pipe to, int id, Site at, const char* call = "SetFlag");
 void wait_flag(Pipe from, Pipe to, int id, Site at, const char* call = "WaitFlag");
 void barrier(Pipe pipe, Site at);
+/// The scalar waits for what `pipe` was given so far, as calls that return a result of it do.
+void wait_pipe(Pipe pipe, const char* call, Site at);
 void barrier_all(Site at);
 void cross_core_set(int mode, Pipe pipe, int id, Site at);
 void cross_core_wait(int mode, Pipe pipe, int id, Site at);  // Pipe::S: the whole core waits

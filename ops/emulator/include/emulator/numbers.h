@@ -2,19 +2,20 @@
 //
 // Formats: IEEE 754-2019 (half), bfloat16 (the upper half of binary32), OCP 8-bit Floating Point 1.0 (e4m3fn, e5m2), OCP
 // Microscaling 1.0 (e8m0, e2m1), and the vendor's page "Built-in data types" (e1m2, bias 1: largest 1.75; HiFloat8).
-// Conversions: the pages of the Ascend C API reference, CANN 9.1,
+// Conversions: the pages of the Ascend C API reference (docs/zh/api of cann/asc-devkit, July 2026),
 //   [P] basic API, data structures, precision_conversion   rounding modes, one section for each pair of types
 //   [M] basic API, memory vector computation, Cast         legal pairs and modes of each product
 //   [R] basic API, Reg vector computation, Cast            the same for registers, (non-)saturation, HiFloat8
 //   [C] basic API, special registers, SetCtrlSpr           control bits 48, 50, 59, 60
-//   [B] appendices, boundary values of the memory (A2, A3) and of the Reg (950) vector computation
+//   [B] appendix, boundary values of the memory (A2, A3) and of the Reg (950) vector computation
 // "Unknown" marks what these pages leave open or contradict each other in; there the IEEE or OCP behaviour is taken.
+// The examples of [P] for half -> bfloat16_t, float -> fp8 and bfloat16_t -> e1m2 round to whole numbers, or beyond the
+// format, against the rule that they stand under: the rule is taken.
 // Nothing here was compared with silicon.
 #pragma once
 
 #include <cmath>
 #include <cstdint>
-#include <limits>
 #include <stdexcept>
 #include <type_traits>
 
@@ -24,6 +25,9 @@
 #error "numbers.h rounds and tells NaN by IEEE 754: compile without -ffast-math."
 #endif
 
+// A loop over numbers becomes vector instructions only where the conversion is inlined, which g++ left out in large sources.
+#define EMULATOR_INLINE __attribute__((always_inline)) inline
+
 namespace emulator::numbers {
 
 /// RoundMode of Ascend C, in its order. None: Rint where the conversion loses bits. Rint: to nearest, ties to even. Round:
@@ -32,7 +36,7 @@ namespace emulator::numbers {
 enum class Rounding : uint8_t { None, Rint, Floor, Ceil, Round, Trunc, Odd, Hybrid };
 
 template <class To, class From>
-constexpr To bits_as(From value) {
+EMULATOR_INLINE constexpr To bits_as(From value) {
     static_assert(sizeof(To) == sizeof(From));
     return __builtin_bit_cast(To, value);
 }
@@ -57,7 +61,7 @@ using E1M2 = Format<4, 2, 0, 7, 7, 0>;
 /// modes, where IEEE 754 gives the largest number when the mode rounds towards zero. The sign of zero stays, also when a
 /// number becomes zero; subnormal numbers are kept on both sides: the example of bfloat16_t -> half in [P] has one.
 template <class F, Rounding mode = Rounding::Rint, class Real>
-constexpr uint32_t encode(Real value, bool saturate = false, bool keep_nan = false) {
+EMULATOR_INLINE constexpr uint32_t encode(Real value, bool saturate = false, bool keep_nan = false) {
     static_assert(mode != Rounding::Hybrid, "Hybrid rounding is defined for hifloat8_t alone");
     static_assert(std::is_same_v<Real, float> || std::is_same_v<Real, double>);
     using Word = std::conditional_t<sizeof(Real) == 4, uint32_t, uint64_t>;
@@ -96,7 +100,7 @@ constexpr uint32_t encode(Real value, bool saturate = false, bool keep_nan = fal
 
 /// Number that a code of the format F stands for; every one is a float.
 template <class F>
-constexpr float decode(uint32_t code) {
+EMULATOR_INLINE constexpr float decode(uint32_t code) {
     if constexpr (F::bits == 16 && F::smallest_normal == -126) return bits_as<float>(code << 16);
     constexpr int wider = 23 - F::mantissa;
     constexpr float last_place = bits_as<float>(static_cast<uint32_t>(127 + F::smallest_normal - F::mantissa) << 23);
@@ -169,7 +173,7 @@ constexpr uint32_t encode_scale(float value, bool saturate = true) {
 /// An integer as a double that rounds to any format of at most 51 bits as the integer itself does, in every mode: bits
 /// beyond the 53rd leave a mark in the last one.
 template <class Integer>
-constexpr double double_of(Integer value) {
+EMULATOR_INLINE constexpr double double_of(Integer value) {
     if constexpr (sizeof(Integer) <= 4) {
         return static_cast<double>(value);
     } else {
@@ -189,7 +193,7 @@ using if_integral = std::enable_if_t<std::is_integral_v<T>, int>;
 
 /// Code of a C++ number, to nearest even, as the scalar conversions give it.
 template <class F, class T>
-constexpr uint16_t encode_scalar(T value) {
+EMULATOR_INLINE constexpr uint16_t encode_scalar(T value) {
     if constexpr (std::is_same_v<T, float>) return static_cast<uint16_t>(encode<F>(value));
     else if constexpr (std::is_floating_point_v<T>) return static_cast<uint16_t>(encode<F>(static_cast<double>(value)));
     else return static_cast<uint16_t>(encode<F>(double_of(value)));
@@ -204,8 +208,10 @@ struct half {
     uint16_t bits;
     half() = default;
     template <class T, emulator::numbers::if_arithmetic<T> = 0>
-    constexpr half(T value) : bits(emulator::numbers::encode_scalar<emulator::numbers::Half>(value)) {}
-    constexpr operator float() const { return emulator::numbers::decode<emulator::numbers::Half>(bits); }
+    EMULATOR_INLINE constexpr half(T value) : bits(emulator::numbers::encode_scalar<emulator::numbers::Half>(value)) {}
+    EMULATOR_INLINE constexpr operator float() const {
+        return emulator::numbers::decode<emulator::numbers::Half>(bits);
+    }
     static constexpr half from_bits(uint16_t bits) {
         half value(0.0f);
         value.bits = bits;
@@ -219,10 +225,10 @@ struct bfloat16_t {
     uint16_t bits;
     bfloat16_t() = default;
     template <class T, emulator::numbers::if_arithmetic<T> = 0>
-    constexpr explicit bfloat16_t(T value)
+    EMULATOR_INLINE constexpr explicit bfloat16_t(T value)
         : bits(emulator::numbers::encode_scalar<emulator::numbers::Bfloat16>(value)) {}
     template <class T, emulator::numbers::if_arithmetic<T> = 0>
-    constexpr explicit operator T() const {
+    EMULATOR_INLINE constexpr explicit operator T() const {
         return static_cast<T>(emulator::numbers::decode<emulator::numbers::Bfloat16>(bits));
     }
     static constexpr bfloat16_t from_bits(uint16_t bits) {
@@ -270,7 +276,7 @@ using if_sixteen = std::enable_if_t<std::is_same_v<T, half> || std::is_same_v<T,
 
 #define EMULATOR_ARITHMETIC(op)                                                                                        \
     template <class T, emulator::numbers::if_sixteen<T> = 0>                                                           \
-    constexpr T operator op(T a, T b) {                                                                                \
+    EMULATOR_INLINE constexpr T operator op(T a, T b) {                                                                \
         return T(static_cast<float>(a) op static_cast<float>(b));                                                      \
     }                                                                                                                  \
     template <class T, class I, emulator::numbers::if_sixteen<T> = 0, emulator::numbers::if_integral<I> = 0>           \
@@ -351,7 +357,9 @@ EMULATOR_NUMBER(double, Double, "double")
 template <class T> constexpr const char* name_of() { return names::Of<std::remove_cv_t<T>>::name; }
 template <class T> constexpr Number number_of() { return names::Of<std::remove_cv_t<T>>::number; }
 /// Two elements in a byte.
-template <class T> constexpr bool is_packed() { return number_of<T>() == Number::Int4 || number_of<T>() == Number::E2M1x2 || number_of<T>() == Number::E1M2x2; }
+template <class T> constexpr bool is_packed() {
+    return number_of<T>() == Number::Int4 || number_of<T>() == Number::E2M1x2 || number_of<T>() == Number::E1M2x2;
+}
 /// Bits of an element: 4 in the packed types, whose size is one byte.
 template <class T> constexpr int bits_of() { return is_packed<T>() ? 4 : 8 * static_cast<int>(sizeof(T)); }
 
@@ -421,12 +429,12 @@ constexpr CastRule CASTS_3510[] = {
 
 /// Whether Cast on local tensors has this conversion in this mode.
 constexpr bool cast_allowed(Arch arch, Number from, Number to, Rounding mode) {
-    const bool first = arch == Arch::dav2201;
-    const CastRule* rules = first ? CASTS_2201 : CASTS_3510;
-    const int count = static_cast<int>(first ? sizeof(CASTS_2201) / sizeof(CastRule) : sizeof(CASTS_3510) / sizeof(CastRule));
-    for (int i = 0; i < count; ++i)
-        if (rules[i].from == from && rules[i].to == to) return rules[i].modes >> static_cast<int>(mode) & 1;
-    return false;
+    const auto allowed = [=](const auto& rules) {
+        for (const CastRule& rule : rules)
+            if (rule.from == from && rule.to == to) return (rule.modes >> static_cast<int>(mode) & 1) != 0;
+        return false;
+    };
+    return arch == Arch::dav2201 ? allowed(CASTS_2201) : allowed(CASTS_3510);
 }
 template <class From, class To>
 constexpr bool cast_allowed(Arch arch, Rounding mode) {
@@ -447,7 +455,7 @@ constexpr bool register_cast_allowed(Number from, Number to, Rounding mode) {
 
 /// Integer that a number rounds to.
 template <Rounding mode, class Real>
-inline Real to_integral(Real x) {
+EMULATOR_INLINE Real to_integral(Real x) {
     static_assert(mode != Rounding::Hybrid, "Hybrid rounding is defined for hifloat8_t alone");
     // All from nearbyint: unlike floor, ceil and trunc it becomes a vector instruction without -fno-trapping-math.
     using Word = std::conditional_t<sizeof(Real) == 4, uint32_t, uint64_t>;
@@ -467,7 +475,7 @@ inline Real to_integral(Real x) {
 /// A whole number as an integer of `Bits` bits. NaN gives 0. Infinity gives the end of the range; so does what lies outside
 /// when saturating, else the low bits stay ([R], table 4; [B] has half -> int16_t of +-65504 saturate all the same).
 template <class To, int Bits = 8 * sizeof(To), class Real>
-inline To to_integer(Real whole, bool saturate) {
+EMULATOR_INLINE To to_integer(Real whole, bool saturate) {
     constexpr bool is_signed = std::is_signed_v<To>;
     constexpr Real end = static_cast<Real>(uint64_t(1) << (Bits - 1)) * (is_signed ? 1 : 2);
     constexpr Real low = is_signed ? -end : Real(0);
@@ -485,7 +493,7 @@ inline To to_integer(Real whole, bool saturate) {
 
 /// Clamped when saturating, else the low bits stay. A wider type always saturates ([R], restrictions: -1 as uint32_t is 0).
 template <class To, int Bits = 8 * sizeof(To), class From>
-constexpr To integer_to_integer(From value, bool saturate) {
+EMULATOR_INLINE constexpr To integer_to_integer(From value, bool saturate) {
     constexpr bool is_signed = std::is_signed_v<To>;
     constexpr To most = static_cast<To>(~uint64_t(0) >> (64 - Bits + is_signed));
     constexpr To least = is_signed ? static_cast<To>(-most - 1) : To(0);
@@ -524,7 +532,7 @@ constexpr bool is_small() {
 
 /// The number as a float, or as a double where a float may not hold it.
 template <class From>
-constexpr auto real_of(From value) {
+EMULATOR_INLINE constexpr auto real_of(From value) {
     if constexpr (is_small<From>() || (std::is_integral_v<From> && sizeof(From) < 4)) return static_cast<float>(value);
     else if constexpr (std::is_integral_v<From>) return double_of(value);
     else return value;
@@ -532,7 +540,7 @@ constexpr auto real_of(From value) {
 
 /// `convert` in a mode that is known when compiling.
 template <class To, Rounding mode, class From>
-inline To convert_as(From value, bool saturate, bool keep_nan = false) {
+EMULATOR_INLINE To convert_as(From value, bool saturate, bool keep_nan = false) {
     static_assert(!is_packed<To>() && !is_packed<From>(), "packed pairs: pack and element");
     if constexpr (std::is_same_v<To, From> && !std::is_same_v<To, float>) {
         return value;
@@ -595,15 +603,18 @@ inline To convert(From value, Rounding mode = Rounding::None, bool saturate = tr
     return with_mode<To>(mode, [&](auto m) { return convert_as<To, m()>(value, saturate, keep_nan); });
 }
 
+template <class To, Rounding mode, bool saturate, class From>
+inline void convert_each(To* to, const From* from, int64_t count, bool keep_nan) {
+    for (int64_t i = 0; i < count; ++i) to[i] = convert_as<To, mode>(from[i], saturate, keep_nan);
+}
+
 /// `convert` of `count` numbers in a row; the loop has no branch on the mode.
 template <class To, class From>
 inline void convert_range(To* to, const From* from, int64_t count, Rounding mode = Rounding::None, bool saturate = true,
                           bool keep_nan = false) {
     with_mode<To>(mode, [=](auto m) {
-        if (saturate)
-            for (int64_t i = 0; i < count; ++i) to[i] = convert_as<To, m()>(from[i], true, keep_nan);
-        else
-            for (int64_t i = 0; i < count; ++i) to[i] = convert_as<To, m()>(from[i], false, keep_nan);
+        if (saturate) convert_each<To, m(), true>(to, from, count, keep_nan);
+        else convert_each<To, m(), false>(to, from, count, keep_nan);
     });
 }
 
@@ -653,3 +664,5 @@ inline float ToFloat(const fp4x2_e2m1_t& value) { return emulator::numbers::elem
 inline float ToFloat(const fp4x2_e1m2_t& value) { return emulator::numbers::element<float>(value, 0); }
 
 }  // namespace AscendC
+
+#undef EMULATOR_INLINE

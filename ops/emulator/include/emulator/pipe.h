@@ -16,6 +16,7 @@ struct QueueState {
         int64_t address = 0;
         Status status = Status::Free;
         int enque_event = -1, free_event = -1;
+        emulator::Pipe from = emulator::Pipe::V, to = emulator::Pipe::V;  // of enque_event
         uint32_t allocation = 0;
     };
     std::vector<Buffer> buffers;
@@ -26,19 +27,24 @@ struct QueueState {
     TPosition position = TPosition::VECCALC;
     emulator::Pipe producer = emulator::Pipe::V, consumer = emulator::Pipe::V;
     int depth = 1;
+    std::shared_ptr<int> held;  // tensors of all queues at this position that AllocTensor has given and FreeTensor not got
     bool settled = false;
     Site at;
+
+    /// Takes the flag that FreeTensor set, if it did.
+    void take_free_event(Buffer& buffer, Site where, const char* call) {
+        if (buffer.free_event < 0) return;
+        emulator::wait_flag(consumer, producer, buffer.free_event, where, call);
+        emulator::release_event(consumer, producer, buffer.free_event, where);
+        buffer.free_event = -1;
+    }
 
     /// The end of the queue: waits for the flags that FreeTensor set and nothing took.
     void settle() {
         if (settled) return;
         settled = true;
         for (Buffer& buffer : buffers) {
-            if (buffer.free_event >= 0) {
-                emulator::wait_flag(consumer, producer, buffer.free_event, at, "TQue's end");
-                emulator::release_event(consumer, producer, buffer.free_event, at);
-                buffer.free_event = -1;
-            }
+            take_free_event(buffer, at, "TQue's end");
             if (buffer.status != Status::Free)
                 emulator::report("queue", at,
                                  std::string("a tensor of the queue made here is not freed when its pipe ends: ") +
@@ -83,77 +89,33 @@ class TQueBind {
 
     template <class T>
     LocalTensor<T> AllocTensor(Site at = Site::here()) {
-        QueueState& q = *state_;
-        if (q.buffers.empty()) {
-            emulator::report("queue", at, "AllocTensor: the queue has no buffers; call TPipe::InitBuffer first.");
-            return {};
-        }
-        for (size_t i = 0; i < q.buffers.size(); ++i) {
-            const size_t number = (q.next + i) % q.buffers.size();
-            auto& buffer = q.buffers[number];
-            if (buffer.status != QueueState::Status::Free) continue;
-            q.next = number + 1;
-            if (buffer.free_event >= 0) {
-                emulator::wait_flag(q.consumer, q.producer, buffer.free_event, at, "AllocTensor");
-                emulator::release_event(q.consumer, q.producer, buffer.free_event, at);
-                buffer.free_event = -1;
-            }
-            buffer.status = QueueState::Status::Taken;
-            return tensor<T>(buffer, at);
-        }
-        emulator::report("queue", at, "AllocTensor: all " + std::to_string(q.buffers.size()) + " buffers of the queue are in use; free one first, or give InitBuffer more.");
-        return tensor<T>(q.buffers[0], at);
+        static_assert(depth != 0, "AllocTensor: a queue of depth 0 works in place; take AllocTensor(tensor)");
+        return allocate<T>(at);
     }
     template <class T>
-    void AllocTensor(LocalTensor<T>& out, Site at = Site::here()) { out = AllocTensor<T>(at); }
+    void AllocTensor(LocalTensor<T>& out, Site at = Site::here()) {
+        static_assert(depth == 0, "AllocTensor(tensor): only a queue of depth 0 works in place");
+        out = allocate<T>(at);
+    }
 
     template <class T>
-    bool EnQue(const LocalTensor<T>& tensor, Site at = Site::here()) {
-        QueueState& q = *state_;
-        const size_t number = find(tensor.low());
-        if (number == q.buffers.size() || q.buffers[number].status == QueueState::Status::Free || q.buffers[number].status == QueueState::Status::Queued) {
-            emulator::report("queue", at, "EnQue: the tensor was not taken from this queue with AllocTensor, or is in it already.");
-            return false;
-        }
-        const size_t room = depth == 0 ? q.buffers.size() : static_cast<size_t>(depth);
-        if (q.fifo.size() >= room) {
-            emulator::report("queue", at, "EnQue: the queue holds " + std::to_string(q.fifo.size()) + " tensors, its depth is " + std::to_string(room) + "; dequeue one first, or declare a larger depth.");
-            return false;
-        }
-        auto& buffer = q.buffers[number];
-        if (buffer.allocation) emulator::allocation_end(buffer.allocation, at, "EnQue");
-        if (!emulator::mutated("enque", at)) {
-            if (q.producer == q.consumer) {
-                emulator::barrier(q.producer, at);
-            } else {
-                buffer.enque_event = emulator::allocate_event(q.producer, q.consumer, at);
-                if (buffer.enque_event >= 0) emulator::set_flag(q.producer, q.consumer, buffer.enque_event, at, "EnQue");
-            }
-        }
-        buffer.status = QueueState::Status::Queued;
-        q.fifo.push_back(number);
-        return true;
-    }
+    bool EnQue(const LocalTensor<T>& tensor, Site at = Site::here()) { return enqueue(tensor, state_->producer, state_->consumer, at); }
+    /// For a queue of both VECIN and VECOUT: GM, VECIN behind the copy in, VECOUT, GM behind the calculation.
+    template <TPosition from, TPosition to, class T>
+    bool EnQue(const LocalTensor<T>& tensor, Site at = Site::here()) { return enqueue(tensor, producer_of(from, to), consumer_of(from, to), at); }
 
     template <class T>
     LocalTensor<T> DeQue(Site at = Site::here()) {
-        QueueState& q = *state_;
-        if (q.fifo.empty()) {
-            emulator::report("queue", at, "DeQue: the queue is empty; EnQue a tensor first.");
-            return {};
-        }
-        auto& buffer = q.buffers[q.fifo.front()];
-        q.fifo.pop_front();
-        if (buffer.enque_event >= 0) {
-            emulator::wait_flag(q.producer, q.consumer, buffer.enque_event, at, "DeQue");
-            emulator::release_event(q.producer, q.consumer, buffer.enque_event, at);
-            buffer.enque_event = -1;
-        }
-        buffer.status = QueueState::Status::Dequeued;
-        return tensor<T>(buffer, at);
+        static_assert(depth != 0, "DeQue: a queue of depth 0 works in place; take DeQue(tensor)");
+        return dequeue<T>(at);
     }
+    template <TPosition from, TPosition to, class T>
+    LocalTensor<T> DeQue(Site at = Site::here()) { return DeQue<T>(at); }
     template <class T>
-    void DeQue(LocalTensor<T>& out, Site at = Site::here()) { out = DeQue<T>(at); }
+    void DeQue(LocalTensor<T>& out, Site at = Site::here()) {
+        static_assert(depth == 0, "DeQue(tensor): only a queue of depth 0 works in place");
+        out = dequeue<T>(at);
+    }
 
     template <class T>
     void FreeTensor(const LocalTensor<T>& tensor, Site at = Site::here()) {
@@ -171,9 +133,15 @@ class TQueBind {
         emulator::allocation_end(buffer.allocation, at, "FreeTensor");
         buffer.allocation = 0;
         buffer.status = QueueState::Status::Free;
+        --*q.held;
         if (q.producer == q.consumer || emulator::mutated("free", at)) return;
         buffer.free_event = emulator::allocate_event(q.consumer, q.producer, at);
         if (buffer.free_event >= 0) emulator::set_flag(q.consumer, q.producer, buffer.free_event, at, "FreeTensor");
+    }
+
+    /// Takes the flags of the freed buffers, so that other queues have their event ids.
+    void FreeAllEvent(Site at = Site::here()) {
+        for (auto& buffer : state_->buffers) state_->take_free_event(buffer, at, "FreeAllEvent");
     }
 
     bool VacantInQue() const { return static_cast<int>(state_->fifo.size()) < (depth == 0 ? 1 : depth); }
@@ -185,6 +153,74 @@ class TQueBind {
 
    private:
     friend class TPipe;
+    template <class T>
+    LocalTensor<T> allocate(Site at) {
+        QueueState& q = *state_;
+        if (q.buffers.empty()) {
+            emulator::report("queue", at, "AllocTensor: the queue has no buffers; call TPipe::InitBuffer first.");
+            return {};
+        }
+        for (size_t i = 0; i < q.buffers.size(); ++i) {
+            const size_t number = (q.next + i) % q.buffers.size();
+            auto& buffer = q.buffers[number];
+            if (buffer.status != QueueState::Status::Free) continue;
+            q.next = number + 1;
+            q.take_free_event(buffer, at, "AllocTensor");
+            buffer.status = QueueState::Status::Taken;
+            if (++*q.held > 8)
+                emulator::report("event_id", at, "AllocTensor: more than 8 tensors of queues at one position are held at a time, and each needs an event id; free some first, or put several parts into one buffer.");
+            return tensor<T>(buffer, at);
+        }
+        emulator::report("queue", at, "AllocTensor: all " + std::to_string(q.buffers.size()) + " buffers of the queue are in use; free one first, or give InitBuffer more.");
+        return LocalTensor<T>::make(q.position, q.space, q.buffers[0].address, q.bytes, q.buffers[0].allocation);
+    }
+
+    template <class T>
+    bool enqueue(const LocalTensor<T>& tensor, emulator::Pipe from, emulator::Pipe to, Site at) {
+        QueueState& q = *state_;
+        const size_t number = find(tensor.low());
+        if (number == q.buffers.size() || q.buffers[number].status == QueueState::Status::Free || q.buffers[number].status == QueueState::Status::Queued) {
+            emulator::report("queue", at, "EnQue: the tensor was not taken from this queue with AllocTensor, or is in it already.");
+            return false;
+        }
+        const size_t room = depth == 0 ? q.buffers.size() : static_cast<size_t>(depth);
+        if (q.fifo.size() >= room) {
+            emulator::report("queue", at, "EnQue: the queue holds " + std::to_string(q.fifo.size()) + " tensors, its depth is " + std::to_string(room) + "; dequeue one first, or declare a larger depth.");
+            return false;
+        }
+        auto& buffer = q.buffers[number];
+        if (buffer.allocation) emulator::allocation_end(buffer.allocation, at, "EnQue");
+        if (!emulator::mutated("enque", at)) {
+            buffer.from = from, buffer.to = to;
+            if (from == to) {
+                emulator::barrier(from, at);
+            } else {
+                buffer.enque_event = emulator::allocate_event(from, to, at);
+                if (buffer.enque_event >= 0) emulator::set_flag(from, to, buffer.enque_event, at, "EnQue");
+            }
+        }
+        buffer.status = QueueState::Status::Queued;
+        q.fifo.push_back(number);
+        return true;
+    }
+
+    template <class T>
+    LocalTensor<T> dequeue(Site at) {
+        QueueState& q = *state_;
+        if (q.fifo.empty()) {
+            emulator::report("queue", at, "DeQue: the queue is empty; EnQue a tensor first.");
+            return {};
+        }
+        auto& buffer = q.buffers[q.fifo.front()];
+        q.fifo.pop_front();
+        if (buffer.enque_event >= 0) {
+            emulator::wait_flag(buffer.from, buffer.to, buffer.enque_event, at, "DeQue");
+            emulator::release_event(buffer.from, buffer.to, buffer.enque_event, at);
+            buffer.enque_event = -1;
+        }
+        buffer.status = QueueState::Status::Dequeued;
+        return tensor<T>(buffer, at);
+    }
     template <class T>
     LocalTensor<T> tensor(QueueState::Buffer& buffer, Site at) {
         buffer.allocation = emulator::allocation_begin(state_->space, buffer.address, state_->bytes, at);
@@ -247,31 +283,46 @@ class TPipe {
    public:
     TPipe(Site at = Site::here()) { Init(at); }
     TPipe(const TPipe&) = delete;
-    ~TPipe() { Destroy(); }
+    ~TPipe() noexcept(false) { Destroy(); }  // the destructor waits, and a launch that hangs is left by an exception
 
     void Init(Site at = Site::here()) {
-        if (emulator::core().pipe_object != nullptr && emulator::core().pipe_object != this)
+        emulator::Core& core = emulator::core();
+        const bool nested = core.pipe_object != nullptr && core.pipe_object != this;
+        if (nested)
             emulator::report("nested_pipe", at, "TPipe: another TPipe of this core is alive; a kernel has one at a time. Destroy the other first.");
-        emulator::core().pipe_object = this;
+        if (core.pipe_made && !nested)
+            for (int i = 1; i < static_cast<int>(emulator::Space::Count); ++i) emulator::poison(static_cast<emulator::Space>(i));
+        core.pipe_object = this;
+        core.pipe_made = true;
         std::fill(std::begin(used_), std::end(used_), 0);
-        for (int i = 1; i < static_cast<int>(emulator::Space::Count); ++i)
-            if (fresh_ == false) emulator::poison(static_cast<emulator::Space>(i));
-        fresh_ = false;
+        buffers_ = 0;
+        for (auto& held : held_) held = std::make_shared<int>(0);
     }
+    /// Everything is as it was at the start; work that is under way is not waited for.
     void Reset(Site at = Site::here()) {
         settle();
         Init(at);
     }
-    void Destroy() {
+    void DestroyWithoutPipeAll() {
         settle();
         if (emulator::core().pipe_object == this) emulator::core().pipe_object = nullptr;
+    }
+    /// Waits for all pipes too.
+    void Destroy(Site at = Site::here()) {
+        const bool alive = emulator::core().pipe_object == this;
+        DestroyWithoutPipeAll();
+        if (alive) emulator::drain_pipes(at);
     }
 
     template <TPosition source, TPosition destination, int32_t depth, auto mask>
     bool InitBuffer(TQueBind<source, destination, depth, mask>& queue, uint8_t count, uint32_t bytes, Site at = Site::here()) {
         QueueState& q = *queue.state_;
         q.at = at;
+        q.settled = false;
+        q.buffers.clear(), q.fifo.clear(), q.next = 0;
+        q.held = held_[static_cast<int>(q.position)];
         q.bytes = rounded(bytes);
+        count_buffers(count, at);
         const bool alias = count > 1 && emulator::mutated("buffer_alias", at);
         for (int i = 0; i < count; ++i) {
             QueueState::Buffer buffer;
@@ -285,6 +336,7 @@ class TPipe {
     template <TPosition position>
     bool InitBuffer(TBuf<position>& buffer, uint32_t bytes, Site at = Site::here()) {
         buffer.bytes_ = rounded(bytes);
+        count_buffers(1, at);
         buffer.address_ = take(space_of(position), buffer.bytes_, at);
         if (emulator::mutated("buffer", at)) buffer.bytes_ -= 32;
         return true;
@@ -292,10 +344,16 @@ class TPipe {
 
     template <HardEvent event>
     TEventID AllocEventID(Site at = Site::here()) {
-        return static_cast<TEventID>(emulator::allocate_event(pipes_of(event).from, pipes_of(event).to, at));
+        const int id = emulator::allocate_event(pipes_of(event).from, pipes_of(event).to, at);
+        if (id >= 0) events_.push_back({event, id, at});
+        return static_cast<TEventID>(id);
     }
     template <HardEvent event>
-    void ReleaseEventID(TEventID id, Site at = Site::here()) { emulator::release_event(pipes_of(event).from, pipes_of(event).to, id, at); }
+    void ReleaseEventID(TEventID id, Site at = Site::here()) {
+        emulator::release_event(pipes_of(event).from, pipes_of(event).to, id, at);
+        const auto same = [id](const Event& taken) { return taken.event == event && taken.id == id; };
+        events_.erase(std::remove_if(events_.begin(), events_.end(), same), events_.end());
+    }
     /// An id that is free now; it is not taken.
     TEventID FetchEventID(HardEvent event, Site at = Site::here()) {
         const int id = emulator::allocate_event(pipes_of(event).from, pipes_of(event).to, at);
@@ -316,13 +374,68 @@ class TPipe {
             emulator::report("capacity", at, std::string("InitBuffer: ") + names[static_cast<int>(space)] + " overflows, the buffers so far need " + std::to_string(used) + " bytes and it has " + std::to_string(capacity) + ".");
         return begin;
     }
+    void count_buffers(int count, Site at) {
+        buffers_ += count;
+        if (buffers_ > 64)
+            emulator::report("capacity", at, "InitBuffer: the kernel has " + std::to_string(buffers_) + " buffers now; it may have 64.");
+    }
     void settle() {
         for (auto& queue : queues_) queue->settle();
         queues_.clear();
+        for (const Event& taken : events_) {
+            emulator::report("event_id", taken.at, "AllocEventID: event " + std::to_string(taken.id) + " is not released when the TPipe ends; ReleaseEventID is missing.");
+            emulator::release_event(pipes_of(taken.event).from, pipes_of(taken.event).to, taken.id, taken.at);
+        }
+        events_.clear();
     }
+    struct Event {
+        HardEvent event;
+        int id;
+        Site at;
+    };
+    std::vector<Event> events_;  // that AllocEventID gave
+    std::shared_ptr<int> held_[static_cast<int>(TPosition::MAX)];
+    int buffers_ = 0;
     int64_t used_[static_cast<int>(emulator::Space::Count)] = {};
     std::vector<std::shared_ptr<QueueState>> queues_;
-    bool fresh_ = true;
+};
+
+/// Tensors one behind the other in one memory, for kernels that order their pipes themselves. Unknown: to what an address
+/// is rounded; it is to 32 bytes here.
+template <Hardware hardware = Hardware::UB>
+class LocalMemAllocator {
+   public:
+    template <TPosition position, class T, uint32_t count>
+    LocalTensor<T> Alloc(Site at = Site::here()) { return Alloc<position, T>(count, at); }
+    template <class T, uint32_t count>
+    LocalTensor<T> Alloc(Site at = Site::here()) { return Alloc<usual, T>(count, at); }
+    template <class T>
+    LocalTensor<T> Alloc(uint32_t count, Site at = Site::here()) { return Alloc<usual, T>(count, at); }
+    template <TPosition position, class T>
+    LocalTensor<T> Alloc(uint32_t count, Site at = Site::here()) {
+        static_assert(space_of(position) == space_of(usual), "LocalMemAllocator: this position is in another memory");
+        const uint32_t begin = address_, capacity = emulator::core().capacity[static_cast<int>(space_of(position))];
+        address_ += (count * static_cast<uint32_t>(sizeof(T)) + 31) / 32 * 32;
+        emulator::require(capacity == 0 || address_ <= capacity, "capacity", at, "LocalMemAllocator::Alloc", "the tensors so far need " + std::to_string(address_) + " bytes and the memory has " + std::to_string(capacity) + ".");
+        return LocalTensor<T>(position, begin, count);
+    }
+    uint32_t GetCurAddr() const { return address_; }
+
+   private:
+    static constexpr TPosition usual_position() {
+        switch (hardware) {
+            case Hardware::L1: return TPosition::A1;
+            case Hardware::L0A: return TPosition::A2;
+            case Hardware::L0B: return TPosition::B2;
+            case Hardware::L0C: return TPosition::CO1;
+            case Hardware::BIAS: return TPosition::C2;
+            case Hardware::FIXBUF: return TPosition::C2PIPE2GM;
+            default: return TPosition::VECCALC;
+        }
+    }
+    static constexpr TPosition usual = usual_position();
+    static_assert(hardware != Hardware::GM && hardware != Hardware::MAX, "LocalMemAllocator: a local memory is needed");
+    uint32_t address_ = 0;
 };
 
 inline TPipe* GetTPipePtr() { return static_cast<TPipe*>(emulator::core().pipe_object); }

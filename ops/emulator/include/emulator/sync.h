@@ -26,30 +26,45 @@ inline void PipeBarrier(Site at = Site::here()) {
 template <uint8_t mode, pipe_t pipe>
 inline void CrossCoreSetFlag(uint16_t id, Site at = Site::here()) {
     static_assert(pipe != PIPE_ALL, "CrossCoreSetFlag: name the pipe whose work has to be complete");
+    static_assert(pipe != PIPE_S || mode == 4, "CrossCoreSetFlag: PIPE_S is for mode 4 of dav-3510 only");
+    static_assert(mode <= 2 || (mode == 4 && is_3510), "CrossCoreSetFlag: modes are 0, 1 and 2, and 4 on dav-3510");
     emulator::cross_core_set(mode, pipe_of(pipe), id, at);
 }
 
 /// dav-2201: the whole core waits. dav-3510: `pipe` waits (the whole core for PIPE_S).
 template <uint8_t mode = 0, pipe_t pipe = PIPE_S>
 inline void CrossCoreWaitFlag(uint16_t id, Site at = Site::here()) {
+    static_assert(pipe != PIPE_ALL, "CrossCoreWaitFlag: name a pipe, or none for the whole core");
+    static_assert(mode <= 2 || mode == 4, "CrossCoreWaitFlag: modes are 0, 1 and 2, and 4 on dav-3510");
     emulator::cross_core_wait(mode == 4 ? 4 : -1, is_3510 ? pipe_of(pipe) : emulator::Pipe::S, id, at);
 }
 
+/// All vector cores (true), or all cores of a mixed kernel; each waits for its own pipes first.
 template <bool aiv_only = true>
 inline void SyncAll(Site at = Site::here()) {
     emulator::sync_all(!aiv_only, at);
 }
 
-/// The soft form: 32 bytes of zeroed workspace and of UB a core.
+/// The soft form: 32 bytes of zeroed workspace and of UB a core; `used_cores` of the vector cores, 0: all.
 template <bool aiv_only = true>
 inline void SyncAll(const GlobalTensor<int32_t>& workspace, const LocalTensor<int32_t>& scratch, const int32_t used_cores = 0,
                     Site at = Site::here()) {
-    const int64_t cores = used_cores ? used_cores : GetBlockNum();
+    static_assert(aiv_only, "SyncAll: the form with a workspace is between vector cores only");
+    const int64_t all = GetBlockNum() * GetTaskRatio(), cores = used_cores > 0 ? used_cores : all;
+    if (!emulator::require(cores <= all, "argument", at, "SyncAll", "usedCores is " + std::to_string(used_cores) + "; the launch has " + std::to_string(all) + " vector cores.")) return;
     int64_t room = 0;
-    emulator::global(workspace.address(), &room);
+    uint8_t* const flags = emulator::global(workspace.address(), &room);
     if (!emulator::require(room >= cores * 32, "out_of_bounds", at, "SyncAll", "the workspace has " + std::to_string(room) + " bytes; " + std::to_string(cores) + " cores need 32 each.")) return;
     if (!emulator::require(scratch.GetLength() >= cores * 32, "out_of_bounds", at, "SyncAll", "the UB scratch has " + std::to_string(scratch.GetLength()) + " bytes; " + std::to_string(cores) + " cores need 32 each.")) return;
-    emulator::sync_all(!aiv_only, at);
+    emulator::drain_pipes(at);
+    emulator::scalar_access(workspace.bytes(emulator::Access::Kind::Read, "gmWorkspace", 0, cores * 32), "SyncAll", at);
+    const bool zero = std::all_of(flags, flags + cores * 32, [](uint8_t byte) { return byte == 0; });
+    emulator::require(zero, "argument", at, "SyncAll", "the workspace is not zero; fill it with zeros before the first use.");
+    emulator::sync_all(false, at, true, used_cores);
+    emulator::Access spoiled = scratch.bytes(emulator::Access::Kind::Write, "ubWorkspace", 0, cores * 32);
+    spoiled.undefined = true;
+    if (emulator::scalar_access(spoiled, "SyncAll", at)) std::memset(scratch.host(), 0xff, static_cast<size_t>(cores * 32));
+    emulator::drain_pipes(at);
 }
 
 enum class CacheLine : uint64_t { SINGLE_CACHE_LINE, ENTIRE_DATA_CACHE };
@@ -68,20 +83,39 @@ inline void DataSyncBarrier() {
 
 // ---- Control registers ----
 
+namespace atomic {
+
+/// The number of a type in Control::atomic_type: 1 to 6, 0 for a type that atomic writes do not exist for.
 template <class T>
-inline void SetAtomicAdd() {
-    auto& control = emulator::core().control;
-    control.atomic = true, control.atomic_op = 0;
+constexpr uint8_t type() {
+    constexpr bool is[] = {std::is_same_v<T, int8_t>, std::is_same_v<T, int16_t>, std::is_same_v<T, half>, std::is_same_v<T, bfloat16_t>,
+                           std::is_same_v<T, int32_t>, std::is_same_v<T, float>};
+    for (uint8_t i = 0; i < 6; ++i)
+        if (is[i]) return i + 1;
+    return 0;
 }
+
+/// What follows to global memory is combined with what is there, until SetAtomicNone. `op`: 0 add, 1 max, 2 min.
 template <class T>
-inline void SetAtomicMax() {
+inline void turn_on(uint8_t op) {
+    static_assert(type<T>() != 0, "SetAtomicAdd, SetAtomicMax, SetAtomicMin: types are int8, int16, half, bfloat16, int32 and float");
     auto& control = emulator::core().control;
-    control.atomic = true, control.atomic_op = 1;
+    control.atomic = true, control.atomic_op = op, control.atomic_type = type<T>();
 }
+
+}  // namespace atomic
+
 template <class T>
-inline void SetAtomicMin() {
-    auto& control = emulator::core().control;
-    control.atomic = true, control.atomic_op = 2;
+inline void SetAtomicAdd() { atomic::turn_on<T>(0); }
+template <class T>
+inline void SetAtomicMax() { atomic::turn_on<T>(1); }
+template <class T>
+inline void SetAtomicMin() { atomic::turn_on<T>(2); }
+/// The type alone; it says nothing of whether atomic writes are on.
+template <class T>
+inline void SetAtomicType() {
+    static_assert(atomic::type<T>() != 0, "SetAtomicType: types are int8, int16, half, bfloat16, int32 and float");
+    emulator::core().control.atomic_type = atomic::type<T>();
 }
 inline void SetAtomicNone() { emulator::core().control.atomic = false; }
 inline void DisableDmaAtomic() { SetAtomicNone(); }

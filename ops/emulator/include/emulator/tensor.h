@@ -38,14 +38,14 @@ class LocalTensor {
 
     T GetValue(uint32_t index, Site at = Site::here()) const {
         T value{};
-        if (emulator::scalar_access(access(emulator::Access::Kind::Read, "src", index, 1, 1), "GetValue", at))
+        if (scalar_reaches("GetValue", at) && emulator::scalar_access(access(emulator::Access::Kind::Read, "src", index, 1, 1), "GetValue", at))
             std::memcpy(&value, host(index), sizeof(T));
         return value;
     }
     template <class V>
     void SetValue(uint32_t index, V value, Site at = Site::here()) const {
         const T stored = static_cast<T>(value);
-        if (emulator::scalar_access(access(emulator::Access::Kind::Write, "dst", index, 1, 1), "SetValue", at))
+        if (scalar_reaches("SetValue", at) && emulator::scalar_access(access(emulator::Access::Kind::Write, "dst", index, 1, 1), "SetValue", at))
             std::memcpy(host(index), &stored, sizeof(T));
     }
 
@@ -59,7 +59,7 @@ class LocalTensor {
        private:
         friend class LocalTensor;
         Element(const LocalTensor& tensor, uint32_t index, Site at) : tensor_(tensor), index_(index), at_(at) {}
-        const LocalTensor& tensor_;
+        const LocalTensor tensor_;
         uint32_t index_;
         Site at_;
     };
@@ -131,6 +131,9 @@ class LocalTensor {
    private:
     template <class U>
     friend class LocalTensor;
+    bool scalar_reaches(const char* call, Site at) const {
+        return emulator::require(space_ == emulator::Space::UB, "wrong_core", at, call, "the scalar reaches tensors at VECIN, VECCALC and VECOUT only.");
+    }
     emulator::Space space_ = emulator::Space::UB;
     TPosition position_ = TPosition::VECCALC;
     int64_t address_ = 0;
@@ -159,13 +162,13 @@ class GlobalTensor {
     __gm__ T* GetPhyAddr(uint64_t index) const { return reinterpret_cast<T*>(address_) + index; }
     T GetValue(uint64_t index, Site at = Site::here()) const {
         T value{};
-        emulator::scalar_global(address_ + index * sizeof(T), &value, sizeof(T), false, at, "GetValue");
+        emulator::scalar_global(address_ + index * sizeof(T), &value, sizeof(T), false, at, "GetValue", low_, high_);
         return value;
     }
     template <class V>
     void SetValue(uint64_t index, V value, Site at = Site::here()) const {
         T stored = static_cast<T>(value);
-        emulator::scalar_global(address_ + index * sizeof(T), &stored, sizeof(T), true, at, "SetValue");
+        emulator::scalar_global(address_ + index * sizeof(T), &stored, sizeof(T), true, at, "SetValue", low_, high_);
     }
     T operator()(uint64_t index, Site at = Site::here()) const { return GetValue(index, at); }
     GlobalTensor operator[](Index index) const {
@@ -182,11 +185,11 @@ class GlobalTensor {
 
     // ---- for the emulator ----
     uint64_t address() const { return address_; }
-    emulator::Access bytes(emulator::Access::Kind kind, const char* operand, int64_t offset, int64_t bytes) const {
+    emulator::Access bytes(emulator::Access::Kind kind, const char* operand, int64_t offset, int64_t bytes, uint32_t align = 1) const {
         emulator::Access out;
         out.space = emulator::Space::GM, out.kind = kind, out.operand = operand;
         out.begin = static_cast<int64_t>(address_) + offset, out.bytes = bytes;
-        out.low = low_, out.high = high_;
+        out.low = low_, out.high = high_, out.align = align;
         return out;
     }
     uint8_t* host(int64_t offset = 0) const { return emulator::global(address_ + static_cast<uint64_t>(offset), nullptr); }
