@@ -155,6 +155,7 @@ def _loaded(path: Path, global_symbols: bool) -> ctypes.CDLL:
     return ctypes.CDLL(str(path), mode=ctypes.RTLD_GLOBAL if global_symbols else ctypes.RTLD_LOCAL)
 
 
+@functools.cache
 def runtime() -> ctypes.CDLL:
     """The machine itself, which kernels call."""
     sources = sorted(RUNTIME.glob("*.cpp"))

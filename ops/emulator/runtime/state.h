@@ -52,15 +52,16 @@ struct Token {
     Site at;
 };
 
+constexpr uint16_t HOST = 0xffff;
+
 /// An operation that touched memory: the newest of its kind is kept beside the bytes.
 struct Ref {
-    uint16_t core = 0;
+    uint16_t core = HOST;  // HOST: none of this launch
     uint8_t pipe = 0;
     bool unit = false;
     uint32_t seq = 0;
     uint32_t site = 0;  // index into Machine::sites
 };
-constexpr uint16_t HOST = 0xffff;
 
 /// A few Refs, one a pipe and core, without an allocation for the first two.
 class Refs {
@@ -81,7 +82,7 @@ class Refs {
 };
 
 struct Cell {
-    bool written = false, undefined = false;  // undefined: written with what was not
+    bool written = false, undefined = false;  // has a value; undefined: but not a defined one
     Ref writer;
     Refs atomics, readers;
 };
@@ -90,6 +91,8 @@ struct Cell {
 class Shadow {
    public:
     void reset(int64_t begin, int64_t end, bool written);
+    /// No value is defined any more; who touched the bytes is still known.
+    void forget();
     /// f(Cell&, begin, end) for the runs of [begin, end), cut at both ends.
     template <class F>
     void each(int64_t begin, int64_t end, F f) {
@@ -150,10 +153,12 @@ struct Unit {
     Site at;
 };
 
+/// A line of a core's data cache, through which its scalar reads and writes global memory.
 struct Line {
     uint8_t bytes[64];
-    uint64_t dirty = 0;  // a bit a byte
-    Site site;           // of the last store
+    uint64_t dirty = 0;    // a bit a byte
+    uint64_t checked = 0;  // bytes whose read from memory has been checked
+    Site site;             // of the last store
 };
 
 struct Counter {
@@ -161,6 +166,23 @@ struct Counter {
     Pipe pipe;
     uint64_t amount = 0, repeats = 0, calls = 0;
 };
+
+/// The stack of a fiber, above a page that cannot be touched.
+class Stack {
+   public:
+    Stack();
+    ~Stack();
+    Stack(const Stack&) = delete;
+    uint8_t* begin() const { return pages_ + GUARD; }
+    static constexpr size_t SIZE = 1 << 20, GUARD = 4096;
+    bool guards(const void* address) const { return address >= pages_ && address < begin(); }
+
+   private:
+    uint8_t* pages_;
+};
+
+/// Thrown through a kernel that hangs, so that its objects are destroyed.
+struct Stopped {};
 
 struct CoreState {
     Core face;
@@ -173,16 +195,21 @@ struct CoreState {
     std::vector<uint8_t> memory[SPACES];
     std::vector<Unit> units;  // of L0C
     std::map<uint64_t, Line> cache;
+    std::set<uint64_t> refreshed;  // lines that DataCacheCleanAndInvalid has dropped: their reads may be polls of a flag
     std::map<std::string, Counter> counters;
     uint64_t scalar_operations = 0;
     // the fiber
     ucontext_t context;
-    std::vector<uint8_t> stack;
+    Stack stack;
     void (*entry)(void* const*) = nullptr;
-    bool finished = false;
+    bool started = false, finished = false;
     std::string blocked;  // what it waits for; empty when it runs
+    const Operation* waiting = nullptr;  // the flag among what the scalar may wait for
     Site last_site;
     std::deque<Token> sync_all;  // a token a round that all cores have reached
+    // scalar reads since anything else happened: a program that only reads may be polling
+    uint64_t quiet_since = 0, quiet_reads = 0;
+    std::set<std::pair<int, int64_t>> quiet_addresses;
 };
 
 // ---- The machine ----
@@ -234,8 +261,9 @@ struct Machine {
     std::vector<std::unique_ptr<CoreState>> cores;
     CoreState* current = nullptr;
     ucontext_t scheduler;
-    uint64_t progress = 0;
-    bool stopped = false;
+    int kernel_type = 0;
+    uint64_t progress = 0, new_reads = 0;
+    bool stopped = false;  // the launch is given up; what still runs is destructors
 
     std::map<uint64_t, GlobalBuffer> buffers;  // by address
     Shadow global_shadow;
@@ -266,6 +294,8 @@ struct Machine {
 
     std::map<std::tuple<int, int, int>, std::map<int, std::deque<Token>>> gathered;  // see cross.cpp
     std::map<uint64_t, Remote> published;  // cache line: what its last scalar store, written back, knew
+    std::map<uint64_t, Refs> line_writers; // cache line: the cores that wrote it back
+    uint64_t dirty_lines = 0;              // in the caches of all cores
 };
 
 extern Machine* machine;
@@ -280,6 +310,10 @@ void perform(CoreState& core, Pipe pipe, Operation& operation);
 bool step(CoreState& core, Pipe pipe);
 bool pump(CoreState& core);
 bool drained(const CoreState& core);
+/// A scalar read that changes nothing: a program that does only this lets the others run, and counts as waiting.
+void quiet_read(CoreState& core, const Access& access);
+/// The scalar program waits until all pipes are empty, and knows of all that they did.
+void drain(CoreState& core, const std::string& what, Site at);
 /// The scalar program waits until `ready`, while pipes and other cores go on.
 void wait_until(const std::function<bool()>& ready, const std::string& what, Site at);
 
@@ -294,8 +328,14 @@ void cross_core_fire(CoreState& core, int mode, int id, const Token& token);
 /// What `clock` of `core` knows, its own core included: for another core.
 Remote everything(const CoreState& core, const Clock& clock);
 void receive(CoreState& core, Clock& clock, const Remote& news);
+/// For the report of a hang: "; SyncAll has been reached by AIV 0 and not by AIV 1 (has ended)".
+std::string missing_cores();
 
 // report.cpp
 std::string report_json();
+
+// launch.cpp
+/// Leave the fiber until the scheduler comes back to it.
+void leave(CoreState& core);
 
 }  // namespace emulator

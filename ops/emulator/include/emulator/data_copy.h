@@ -98,7 +98,7 @@ void copy_in(const char* call, Site at, const LocalTensor<T>& dst, const GlobalT
     const int64_t whole = fill.whole(rows.bytes);
     const auto part = [&](int64_t begin, int64_t bytes, bool undefined) {
         Access to = dst.bytes(Access::Kind::Write, "dst", begin, bytes, begin == 0 ? 32 : 1);
-        to.runs = rows.count, to.pitch = rows.destination_pitch, to.undefined = undefined;
+        to.runs = rows.count, to.pitch = rows.destination_pitch, to.scratch = undefined;
         return to;
     };
     instruction.accesses = {from};
@@ -140,7 +140,7 @@ void copy_compact(Site at, const LocalTensor<T>& dst, const GlobalTensor<T>& src
     instruction.accesses = {from, dst.bytes(Access::Kind::Write, "dst", 0, bytes)};
     if (rest > 0) {
         instruction.accesses.push_back(dst.bytes(Access::Kind::Write, "dst", bytes, rest, 1));
-        instruction.accesses.back().undefined = true;
+        instruction.accesses.back().scratch = true;
     }
     uint8_t* const out = emulator::core().local(dst.space(), dst.address());
     emulator::issue(std::move(instruction), [=] {

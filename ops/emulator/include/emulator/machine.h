@@ -36,7 +36,8 @@ struct Access {
     int64_t bytes = 0;
     int64_t runs = 1, pitch = 0;
     int64_t groups = 1, group_pitch = 0;
-    int64_t low = 0, high = -1;  // the buffer or tensor that the access has to stay in; high < 0: the whole memory
+    int64_t low = 0, high = -1;  // the buffer or tensor that the access has to stay in; high < 0: the whole memory, and in
+                                 // global memory the whole tensor that `low` is in
     uint32_t allocation = 0;     // of a queue's buffer; 0: none
     uint32_t align = 1;          // bytes that `begin` has to be a multiple of
     int8_t owner = -1;           // whose local memory: -1 this core's, 0 the block's cube core's, 1 or 2 its vector cores'
@@ -97,6 +98,7 @@ struct Core {
     uint8_t* memory[static_cast<int>(Space::Count)] = {};  // host address of each local memory
     uint32_t capacity[static_cast<int>(Space::Count)] = {};
     void* pipe_object = nullptr;           // the TPipe that is alive
+    bool pipe_made = false;                // one has been made before
     void* self = nullptr;
 
     uint8_t* local(Space space, int64_t offset) const { return memory[static_cast<int>(space)] + offset; }
@@ -164,9 +166,12 @@ void barrier(Pipe pipe, Site at);
 /// The scalar waits for what `pipe` was given so far, as calls that return a result of it do.
 void wait_pipe(Pipe pipe, const char* call, Site at);
 void barrier_all(Site at);
+/// The wait that a call has in itself: as barrier_all, but no barrier of the program.
+void drain_pipes(Site at);
 void cross_core_set(int mode, Pipe pipe, int id, Site at);
 void cross_core_wait(int mode, Pipe pipe, int id, Site at);  // Pipe::S: the whole core waits
-void sync_all(bool cube_too, Site at);
+/// `used` cores, 0: all; `soft`: through global memory, without the unit that cross-core flags need.
+void sync_all(bool cube_too, Site at, bool soft = false, int64_t used = 0);
 /// Write the core's scalar cache back to global memory (the line at `address`, or all of it) and forget it.
 void clean_cache(uint64_t address, bool whole, Site at);
 /// Let other cores run; counts as waiting for them.
@@ -186,8 +191,8 @@ void allocation_end(uint32_t allocation, Site at, const char* call);
 uint8_t* global(uint64_t address, int64_t* bytes);
 /// Contents of a local memory become undefined, as when a pipe object starts anew.
 void poison(Space space);
-/// Scalar load and store through the core's data cache; `value` holds up to 8 bytes.
-bool scalar_global(uint64_t address, void* value, int bytes, bool store, Site at, const char* name);
+/// Scalar load and store through the core's data cache; `value` holds up to 8 bytes, `low` and `high` are the tensor's.
+bool scalar_global(uint64_t address, void* value, int bytes, bool store, Site at, const char* name, int64_t low = 0, int64_t high = -1);
 
 /// Local addresses handed out as pointers: nothing is mapped there, so a raw dereference is caught.
 constexpr uint64_t POINTER_BASE = 0x100000000000ull, POINTER_STEP = 0x001000000000ull;

@@ -62,7 +62,7 @@ inline void SyncAll(const GlobalTensor<int32_t>& workspace, const LocalTensor<in
     emulator::require(zero, "argument", at, "SyncAll", "the workspace is not zero; fill it with zeros before the first use.");
     emulator::sync_all(false, at, true, used_cores);
     emulator::Access spoiled = scratch.bytes(emulator::Access::Kind::Write, "ubWorkspace", 0, cores * 32);
-    spoiled.undefined = true;
+    spoiled.scratch = true;
     if (emulator::scalar_access(spoiled, "SyncAll", at)) std::memset(scratch.host(), 0xff, static_cast<size_t>(cores * 32));
     emulator::drain_pipes(at);
 }
