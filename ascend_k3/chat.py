@@ -67,11 +67,11 @@ def render(
 
     Args:
         messages: as in the OpenAI API. `role` is system, user, assistant or tool; `content` is text or a list of text,
-            image and image_url items (None is allowed in assistant and tool messages). An assistant message may have
-            `reasoning_content` (or `reasoning`) and `tool_calls`; the reasoning of earlier turns is kept, as the model
-            expects. A tool message is named by the call that its `tool_call_id` belongs to, else by its `tool` or
-            `name`, else by its position. A system message with `tools` in place of content declares more tools from
-            there on.
+            image and image_url items (None is allowed in assistant and tool messages); the frames of one item are one
+            image here. An assistant message may have `reasoning_content` (or `reasoning`) and `tool_calls`; the
+            reasoning of earlier turns is kept, as the model expects. A tool message is named by the call that its
+            `tool_call_id` belongs to, else by its `tool` or `name`, else by its position. A system message with `tools`
+            in place of content declares more tools from there on.
         tools: tools declared at the start, as in the OpenAI API.
         thinking: whether the assistant has a think channel; without it, reasoning in the history is left out as well.
         thinking_effort: "low", "high", "max", or None to say nothing. Without thinking nothing is said.

@@ -11,6 +11,7 @@ import io
 import json
 import sys
 from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -70,7 +71,9 @@ def _parser() -> argparse.ArgumentParser:
     prompt.add_argument("--chat", metavar="TEXT", help="a user's message, answered in the chat format")
     prompt.add_argument("--tokens", metavar="1,2,3", help="token ids to continue")
     prompt.add_argument("--messages", type=Path, metavar="FILE.json", help="a chat of several turns, images included")
-    generate.add_argument("--image", type=Path, action="append", default=[], help="before the prompt; may be repeated")
+    add_medium = partial(generate.add_argument, dest="media", type=Path, action="append", default=[])
+    add_medium("--image", metavar="FILE", help="before the prompt; may be repeated")
+    add_medium("--frames", metavar="FILE", nargs="+", help="up to 4 of one size, as one image; in order with --image")
     generate.add_argument("--allow-remote", action="store_true", help="fetch images from http(s) addresses")
     generate.add_argument("--max-new-tokens", type=int, default=128)
     generate.add_argument("--temperature", type=float, default=0.0, help="0 (the likeliest token) by default")
@@ -146,9 +149,11 @@ def _prompt(options: argparse.Namespace) -> tuple[Any, list[int], dict[str, Any]
     from ascend_k3.files import read_json
     from ascend_k3.tokenizer import K3Tokenizer
 
+    if options.media and (options.tokens is not None or options.messages is not None):
+        raise ValueError(
+            "--image and --frames go with --prompt or --chat; token ids have no place for them, and messages their own."
+        )
     if options.tokens is not None:
-        if options.image:
-            raise ValueError("--image goes with --prompt or --chat; token ids come without a place for it.")
         return None, _token_list(options.tokens), {}
     tokenizer = K3Tokenizer.from_pretrained(options.checkpoint)
     if options.prompt == "":
@@ -158,16 +163,16 @@ def _prompt(options: argparse.Namespace) -> tuple[Any, list[int], dict[str, Any]
         if not isinstance(messages, list) or not all(isinstance(message, dict) for message in messages):
             raise ValueError(f"{options.messages} must hold a JSON list of chat messages.")
     else:
-        content = [{"type": "image", "image": str(file)} for file in options.image]
+        content: list[dict[str, Any]] = [{"type": "image", "image": medium} for medium in options.media]
         content += [{"type": "text", "text": options.chat or options.prompt}]
-        messages = [{"role": "user", "content": content if options.image else options.chat}]
-    if options.prompt is not None and not options.image:
+        messages = [{"role": "user", "content": content if options.media else options.chat}]
+    if options.prompt is not None and not options.media:
         return tokenizer, tokenizer.encode(options.prompt), {}
 
-    from ascend_k3.images import collect_images, image_prompt, preprocess_batch
+    from ascend_k3.images import collect_images, media_prompts, preprocess_batch
 
     pictures = collect_images(messages, allow_remote=options.allow_remote)
-    prompts = [image_prompt(*picture.size) for picture in pictures]
+    prompts = media_prompts(pictures)
     images = dict(zip(("pixel_values", "grid_thws"), preprocess_batch(pictures), strict=True)) if pictures else {}
     if options.prompt is not None:
         segments = [*((text, True) for text in prompts), (options.prompt, False)]

@@ -39,8 +39,9 @@ def generate(
         stop_ids: a prompt ends after one of these, which is kept; None for `model.stop_ids`, which `load_model` takes
             from config, generation_config and tokenizer_config.
         attention_mask: [B, T] of 0 and 1 where `input_ids` is padded.
-        pixel_values, grid_thws: the images of all prompts, in the order of their placeholders; see `images.preprocess`.
-            A prompt holds the config's media_placeholder_token_id once for each image, or once for each image token.
+        pixel_values, grid_thws: the images of all prompts, in the order of their placeholders; see
+            `images.preprocess_batch`, which takes frames as well. A prompt holds the config's
+            media_placeholder_token_id once for each image, or once for each image token.
         callback: called with (prompt number, token) as soon as a token is there.
     Returns: [B, n] int64 on the CPU, n <= max_new_tokens; after its end a row holds the config's pad_token_id.
     Raises: ValueError for an empty prompt or an option out of range; NonFiniteError naming the prompt whose logits are

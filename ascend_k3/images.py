@@ -11,9 +11,14 @@ Three consequences are worth knowing. The 65536 patches are counted before paddi
 Pillow resizes palette and 1-bit images by nearest neighbour, whatever it is asked for. And an orientation in EXIF is
 left alone, as there: an image enters as it is stored, and so does its size in the prompt.
 
-Four kinds of images are refused that the release takes without a word: several frames in one file (it takes the
+Six kinds of images are refused that the release takes without a word: several frames in one file (it takes the
 first), more than 8 bits a channel (Pillow clips them), a strip so thin that truncation leaves nothing of it (it takes
-one pixel of it), and modes that hardly any file has (LAB, PA).
+one pixel of it), CMYK (it converts without the colour profile), modes that hardly any file has (LAB, PA), and a file or
+data URI whose extension or media type names another format than its content has (it goes by the content).
+
+Frames go further than the release, whose processor takes none while its tower takes up to 4 as one medium: their
+pixels follow the rules for images, and their prompt is that of an image of their size, which is a choice of this
+program.
 """
 
 from __future__ import annotations
@@ -42,6 +47,7 @@ from ascend_k3.chat import order_tool_results
 from ascend_k3.vision import MERGE, Grid
 
 Source = str | Path | bytes | Image.Image
+Medium = Image.Image | list[Image.Image] | tuple[Image.Image, ...]  # an image, or frames of one size
 
 # preprocessor_config.json of the release
 PATCH = 14  # pixels along each side
@@ -57,8 +63,19 @@ BYTE_LIMIT = 256 * 2**20  # of an encoded image: those pixels without any compre
 REMOTE_WAIT, REMOTE_SECONDS = 10.0, 60.0  # for one answer of a server, and for the whole of an image
 
 # The formats of photographs and screenshots. Pillow knows more; some of those start other programs (EPS).
-FORMATS = ("AVIF", "BMP", "GIF", "JPEG", "JPEG2000", "PNG", "PPM", "TIFF", "WEBP")
-MODES = ("1", "L", "LA", "P", "RGB", "RGBA", "RGBX", "CMYK", "YCbCr", "HSV")  # of Pillow, 8 bits a channel or less
+FORMATS = {
+    "AVIF": ".avif",
+    "BMP": ".bmp",
+    "GIF": ".gif",
+    "JPEG": ".jpg",
+    "JPEG2000": ".jp2",
+    "PNG": ".png",
+    "PPM": ".ppm",
+    "TIFF": ".tiff",
+    "WEBP": ".webp",
+}
+SAME_FORMAT = {"MPO": "JPEG", "DIB": "BMP"}  # two to Pillow: a JPEG with more behind it, a BMP without its head
+MODES = ("1", "L", "LA", "P", "RGB", "RGBA", "RGBX", "YCbCr", "HSV")  # of Pillow, 8 bits a channel or less
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -81,7 +98,10 @@ class ResizePlan:
 
 
 def load_image(source: Source, *, allow_remote: bool = False) -> Image.Image:
-    """An image in memory, as it is stored: no conversion, no rotation. Its content decides the format, not its name.
+    """An image in memory, as it is stored: no conversion, no rotation.
+
+    Its content decides the format. The extension of a file and the media type of a data URI may be absent or unknown
+    to Pillow, but not those of another format.
 
     Args:
         source: a path, a `file:`, `data:` (base64), `http:` or `https:` URI, the bytes of a file, or a Pillow image.
@@ -101,7 +121,7 @@ def load_image(source: Source, *, allow_remote: bool = False) -> Image.Image:
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("error", Image.DecompressionBombWarning)
-            image = Image.open(BytesIO(data), formats=FORMATS)
+            image = Image.open(BytesIO(data), formats=tuple(FORMATS))
     except (Image.DecompressionBombWarning, Image.DecompressionBombError) as error:
         raise ValueError(
             f"{name}: it has more than {PIXEL_LIMIT} pixels, the most that is decoded: scale it down."
@@ -113,20 +133,23 @@ def load_image(source: Source, *, allow_remote: bool = False) -> Image.Image:
         ) from error
     except Exception as error:  # decoders raise whatever they stumble over: OSError, SyntaxError, struct.error, ...
         raise ValueError(_damaged(name, error)) from error
+    _check_claim(_claim(source, name), image, name)
     _check(image, name)
     _decode(image, name)
     return image
 
 
-def collect_images(messages: Sequence[Mapping[str, Any]], *, allow_remote: bool = False) -> list[Image.Image]:
+def collect_images(messages: Sequence[Mapping[str, Any]], *, allow_remote: bool = False) -> list[Medium]:
     """The images of a conversation, loaded, in the order in which `chat.render` shows them.
 
     Content items are {"type": "image_url", "image_url": {"url": ...} or a text} and {"type": "image", "image": ...}
-    with any source of `load_image`. So `render(messages, image_prompts=[image_prompt(*i.size) for i in images])` fits.
+    with any source of `load_image`, or a list of them: the frames of one medium, which are collected as a list. So
+    `render(messages, image_prompts=media_prompts(images))` and `preprocess_batch(images)` fit.
 
-    Raises: ValueError naming the message for an item without an image, or an image that `load_image` refuses.
+    Raises: ValueError naming the message for an item without an image, an image that `load_image` refuses, or frames
+        that are too many or of different sizes.
     """
-    images = []
+    images: list[Medium] = []
     for number, message in enumerate(order_tool_results(messages)):
         content = message.get("content")
         if isinstance(content, str) or not isinstance(content, Sequence):
@@ -141,10 +164,15 @@ def collect_images(messages: Sequence[Mapping[str, Any]], *, allow_remote: bool 
             where = f"message {number} ({message.get('role')}), content item {place}"
             if source is None:
                 raise ValueError(f"{where}: it is of type {kind} and has no {kind!r}; give a path, a URI or an image.")
+            several = kind == "image" and isinstance(source, list | tuple)
+            sources = source if several else [source]
+            _check_frame_count(len(sources), where)
             try:
-                images.append(load_image(source, allow_remote=allow_remote))
+                frames = [load_image(frame, allow_remote=allow_remote) for frame in sources]
             except ValueError as error:
                 raise ValueError(f"{where}: {error}") from error
+            _check_frame_sizes(frames, where)
+            images.append(frames if several else frames[0])
     return images
 
 
@@ -161,8 +189,8 @@ def resize_plan(width: int, height: int) -> ResizePlan:
     new_width, new_height = int(width * scale), int(height * scale)
     if new_width < 1 or new_height < 1:
         raise ValueError(
-            f"{width} x {height} pixels become {new_width} x {new_height} when the longer side is scaled to "
-            f"{SIDE_LIMIT} patches of {PATCH} pixels; crop the image, or cut it into several."
+            f"{width} x {height} pixels become {new_width} x {new_height} when the longer side is scaled to its limit "
+            f"of {side} pixels ({SIDE_LIMIT} patches of {PATCH}); crop the image, or cut it into several."
         )
     factor = MERGE * PATCH
     return ResizePlan(
@@ -178,32 +206,25 @@ def preprocess(image: Image.Image) -> tuple[Tensor, Grid]:
     return _preprocess(image, "preprocess: the image")
 
 
-def preprocess_batch(images: Iterable[Image.Image]) -> tuple[Tensor, Tensor]:
-    """`preprocess` of several images: pixel_values [n, 3, 14, 14] float32, one image after another, and grid_thws
-    [m, 3] int64."""
-    return _pack([_preprocess(image, f"preprocess_batch: image {number}") for number, image in enumerate(images)])
+def preprocess_batch(images: Iterable[Medium]) -> tuple[Tensor, Tensor]:
+    """`preprocess` of images and `preprocess_frames` of lists of them, one medium after another: pixel_values
+    [n, 3, 14, 14] float32 and grid_thws [m, 3] int64."""
+    media = []
+    for number, image in enumerate(images):
+        name = f"preprocess_batch: image {number}"
+        media.append(_frames(image, name) if isinstance(image, list | tuple) else _preprocess(image, name))
+    return _pack(media)
 
 
 def preprocess_frames(frames: Iterable[Image.Image]) -> tuple[Tensor, Grid]:
     """One medium of 1 to 4 frames of one size: patches [t * h * w, 3, 14, 14] float32, frame by frame, and (t, h, w).
 
-    Each frame follows the rules for images: the released processor takes no frames, the tower does. The medium has as
-    many tokens as one of its frames.
+    Each frame follows the rules for images. The medium has as many tokens as one of its frames. One frame alone is the
+    image, and two that are alike are not, since the tower tells it the time of each.
 
     Raises: ValueError for no frames, too many or of different sizes, or one that `load_image` would refuse.
     """
-    frames = list(frames)
-    if not 1 <= len(frames) <= FRAME_LIMIT:
-        raise ValueError(f"preprocess_frames: got {len(frames)} frames; a medium has 1 to {FRAME_LIMIT}, so split it.")
-    media = [_preprocess(frame, f"preprocess_frames: frame {number}") for number, frame in enumerate(frames)]
-    for number, frame in enumerate(frames):
-        if frame.size != frames[0].size:
-            raise ValueError(
-                f"preprocess_frames: frame {number} has {_size(frame)} pixels and frame 0 has {_size(frames[0])}; "
-                "the frames of a medium must have one size."
-            )
-    _, rows, columns = media[0][1]
-    return torch.cat([patches for patches, _ in media]), (len(frames), rows, columns)
+    return _frames(list(frames), "preprocess_frames")
 
 
 def image_prompt(width: int, height: int) -> str:
@@ -211,6 +232,16 @@ def image_prompt(width: int, height: int) -> str:
     if width < 1 or height < 1:
         raise ValueError(f"image_prompt: {width} x {height} is no size of an image; both sides must be at least 1.")
     return f"<|media_begin|>image {width}x{height}<|media_content|><|media_pad|><|media_end|>"
+
+
+def media_prompts(media: Iterable[Medium]) -> list[str]:
+    """`image_prompt` of each image, and of the first of each list of frames."""
+    prompts = []
+    for number, medium in enumerate(media):
+        frames = medium if isinstance(medium, list | tuple) else [medium]
+        _check_frame_count(len(frames), f"media_prompts: image {number}")
+        prompts.append(image_prompt(frames[0].width, frames[0].height))
+    return prompts
 
 
 def tokens_of(grid: Sequence[int]) -> int:
@@ -250,6 +281,14 @@ def _preprocess(image: Image.Image, name: str) -> tuple[Tensor, Grid]:
     patches = canvas.reshape(rows, PATCH, columns, PATCH, 3).transpose(0, 2, 4, 1, 3).reshape(-1, 3, PATCH, PATCH)
     pixels = torch.from_numpy(patches).to(torch.float32)
     return pixels.div_(255).sub_(MEAN).div_(DEVIATION), plan.grid
+
+
+def _frames(frames: Sequence[Image.Image], name: str) -> tuple[Tensor, Grid]:
+    _check_frame_count(len(frames), name)
+    media = [_preprocess(frame, f"{name}: frame {number}") for number, frame in enumerate(frames)]
+    _check_frame_sizes(frames, name)
+    _, rows, columns = media[0][1]
+    return torch.cat([patches for patches, _ in media]), (len(frames), rows, columns)
 
 
 def _flattened(image: Image.Image) -> np.ndarray[Any, np.dtype[np.uint8]]:
@@ -296,9 +335,48 @@ def _check(image: Image.Image, name: str) -> ResizePlan:
             f"{name}: it has more than 8 bits a channel (mode {image.mode}), and how they map to 0 to 255 is not "
             "defined; convert it to 8 bits."
         )
+    if image.mode == "CMYK":
+        raise ValueError(
+            f"{name}: its mode is CMYK, whose values mean nothing without a colour profile; convert it to RGB first."
+        )
     if image.mode not in MODES:
         raise ValueError(f"{name}: its mode is {image.mode}; it must be one of {', '.join(MODES)}: convert it to RGB.")
     return plan
+
+
+def _check_frame_count(count: int, name: str) -> None:
+    if not 1 <= count <= FRAME_LIMIT:
+        raise ValueError(f"{name}: got {count} frames; a medium has 1 to {FRAME_LIMIT}, so split it.")
+
+
+def _check_frame_sizes(frames: Sequence[Image.Image], name: str) -> None:
+    for number, frame in enumerate(frames):
+        if frame.size != frames[0].size:
+            raise ValueError(
+                f"{name}: frame {number} has {_size(frame)} pixels and frame 0 has {_size(frames[0])}; "
+                "the frames of a medium must have one size, so scale or crop them."
+            )
+
+
+def _claim(source: object, name: str) -> str:
+    """The extension of a file (.png) or the media type of a data URI (image/png), in lower case; else empty."""
+    scheme = _scheme(source) if isinstance(source, str) else ""
+    if isinstance(source, str) and scheme == "data":
+        return source[len("data:") :].partition(",")[0].partition(";")[0].strip().lower()
+    if isinstance(source, str) and scheme == "file":
+        return _path_of(source, name).suffix.lower()
+    return Path(source).suffix.lower() if isinstance(source, str | Path) and not scheme else ""
+
+
+def _check_claim(claim: str, image: Image.Image, name: str) -> None:
+    """Refuse a name that Pillow knows for another format; image/jpg and the like go by the extension in them."""
+    extensions = Image.registered_extensions()
+    types = {media_type: format for format, media_type in Image.MIME.items()}
+    claimed = extensions.get(claim) or types.get(claim) or extensions.get("." + claim.removeprefix("image/"))
+    found = SAME_FORMAT.get(image.format or "", image.format)
+    if found is not None and claimed is not None and SAME_FORMAT.get(claimed, claimed) != found:
+        what = f"rename it to {FORMATS[found]}" if claim.startswith(".") else f"call it {Image.MIME[found]}"
+        raise ValueError(f"{name}: it is called {claim} and holds a {found}; {what}.")
 
 
 def _decode(image: Image.Image, name: str) -> None:

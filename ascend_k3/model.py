@@ -88,7 +88,8 @@ class K3ForConditionalGeneration(nn.Module):
             input_ids: [B, T] integers.
             attention_mask: [B, T] of 0 and 1; the ones of a row stand together, so that a row is padded on the left or
                 on the right (or on both sides). Padded positions are not computed and get zero logits.
-            pixel_values: [patches, 3, P, P] of all images, in the order of their placeholders; see `images.preprocess`.
+            pixel_values: [patches, 3, P, P] of all images, in the order of their placeholders; see
+                `images.preprocess_batch`, for which several frames are one image as well.
             grid_thws: [images, 3] frames, rows and columns of patches of each image. `input_ids` holds
                 `media_placeholder_token_id` either once for each image, and is expanded here (logits are those of the
                 expanded rows, padded on the side that `attention_mask` pads on), or once for each image token.

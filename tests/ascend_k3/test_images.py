@@ -34,6 +34,7 @@ from ascend_k3.images import (
     expand_pads,
     image_prompt,
     load_image,
+    media_prompts,
     preprocess,
     preprocess_batch,
     preprocess_frames,
@@ -186,7 +187,7 @@ def test_a_strip_is_refused_exactly_when_truncation_leaves_nothing(side: int) ->
             resize_plan(1, side)
 
 
-@pytest.mark.parametrize("mode", ["1", "L", "LA", "P", "RGB", "RGBA", "CMYK", "YCbCr", "HSV", "RGBX"])
+@pytest.mark.parametrize("mode", ["1", "L", "LA", "P", "RGB", "RGBA", "YCbCr", "HSV", "RGBX"])
 @pytest.mark.parametrize("size", [(20, 30), (7200, 10)], ids=["as it is", "scaled"])
 def test_an_image_is_scaled_in_its_own_mode_and_then_flattened(mode: str, size: tuple[int, int]) -> None:
     image = picture(mode, *size)
@@ -275,6 +276,16 @@ def test_frames_are_one_medium() -> None:
     assert preprocess_frames(frames[:1])[1] == preprocess(frames[0])[1]
 
 
+@pytest.mark.parametrize("kind", [list, tuple])
+def test_frames_in_a_batch_are_one_medium(kind: Callable[[Any], Any]) -> None:
+    still, frames = picture(width=90), [picture(seed=seed) for seed in range(3)]
+    pixel_values, grid_thws = preprocess_batch([still, kind(frames), still])
+    assert grid_thws.tolist() == [[1, 4, 8], [3, 4, 4], [1, 4, 8]]
+    parts = [preprocess(still)[0], preprocess_frames(frames)[0], preprocess(still)[0]]
+    assert torch.equal(pixel_values, torch.cat(parts))
+    assert media_prompts([still, kind(frames)]) == [image_prompt(90, 30), image_prompt(40, 30)]
+
+
 # Tokens and prompts
 
 
@@ -347,7 +358,7 @@ def test_every_kind_of_source_gives_the_same_image(file: Path, source_of: Callab
 
 
 @pytest.mark.parametrize("format", ["AVIF", "BMP", "GIF", "JPEG", "JPEG2000", "PNG", "PPM", "TIFF", "WEBP"])
-def test_every_format_is_read_whatever_its_name_says(format: str, tmp_path: Path) -> None:
+def test_every_format_is_read_under_a_name_that_says_nothing(format: str, tmp_path: Path) -> None:
     path = tmp_path / "picture.txt"
     path.write_bytes(encoded(picture(), format))
     loaded = load_image(path)
@@ -355,9 +366,84 @@ def test_every_format_is_read_whatever_its_name_says(format: str, tmp_path: Path
     assert preprocess(loaded)[1] == (1, 4, 4)
 
 
-def test_the_first_image_of_a_photograph_with_a_preview_is_taken() -> None:
-    data = encoded(picture(seed=1), "MPO", save_all=True, append_images=[picture(seed=2)])
-    loaded = load_image(data)
+def claimed(folder: Path, name: str, format: str, kind: str) -> Any:
+    """A source that is called `name`, an extension or a media type, and holds an image of another format perhaps."""
+    data = encoded(picture(), format)
+    if kind == "data URI":
+        return data_uri(data).replace("image/png", name)
+    path = folder / f"picture{name}"
+    path.write_bytes(data)
+    return {"path": path, "text": str(path), "file URI": path.as_uri()}[kind]
+
+
+@pytest.mark.parametrize(
+    ("name", "format"),
+    [
+        *((extension, "JPEG") for extension in (".jpg", ".jpeg", ".jpe", ".jfif", ".JPG", ".mpo")),
+        *((extension, "JPEG2000") for extension in (".jp2", ".j2k", ".jpx")),
+        *((extension, "PPM") for extension in (".ppm", ".pnm")),
+        *((extension, "PNG") for extension in (".png", ".apng", ".jpg.png", "", ".txt", ".heic", ".png.tmp")),
+        *((extension, "BMP") for extension in (".bmp", ".dib")),
+        *((extension, "TIFF") for extension in (".tif", ".tiff")),
+        (".webp", "WEBP"),
+        (".avif", "AVIF"),
+        (".gif", "GIF"),
+    ],
+)
+@pytest.mark.parametrize("kind", ["path", "text", "file URI"])
+def test_an_extension_of_the_format_and_one_that_says_nothing_are_taken(
+    name: str, format: str, kind: str, tmp_path: Path
+) -> None:
+    assert load_image(claimed(tmp_path, name, format, kind)).format == format
+
+
+@pytest.mark.parametrize(
+    ("name", "format"),
+    [
+        ("image/png", "PNG"),
+        ("Image/PNG;charset=x", "PNG"),
+        ("image/jpg", "JPEG"),
+        ("image/jpeg", "JPEG"),
+        ("image/bmp", "BMP"),
+        ("image/x-portable-anymap", "PPM"),
+        ("", "PNG"),
+        ("application/octet-stream", "PNG"),
+    ],
+)
+def test_a_media_type_of_the_format_and_one_that_says_nothing_are_taken(name: str, format: str, tmp_path: Path) -> None:
+    assert load_image(claimed(tmp_path, name, format, "data URI")).format == format
+
+
+@pytest.mark.parametrize(
+    ("kind", "name", "format", "message"),
+    [
+        ("path", ".png", "JPEG", r"picture.png': it is called .png and holds a JPEG; rename it to .jpg\.$"),
+        ("text", ".JPG", "PNG", r"it is called .jpg and holds a PNG; rename it to .png\.$"),
+        ("file URI", ".gif", "WEBP", r"it is called .gif and holds a WEBP; rename it to .webp\.$"),
+        ("path", ".jpg", "JPEG2000", r"it is called .jpg and holds a JPEG2000; rename it to .jp2\.$"),
+        ("path", ".pdf", "TIFF", r"it is called .pdf and holds a TIFF; rename it to .tiff\.$"),
+        ("path", ".png", "MPO", r"it is called .png and holds a JPEG; rename it to .jpg\.$"),
+        ("data URI", "image/png", "JPEG", r"it is called image/png and holds a JPEG; call it image/jpeg\.$"),
+        ("data URI", "image/jpg", "PNG", r"it is called image/jpg and holds a PNG; call it image/png\.$"),
+        ("data URI", "image/x-portable-anymap", "BMP", r"image/x-portable-anymap and holds a BMP; call it image/bmp"),
+    ],
+)
+def test_a_name_of_another_format_is_refused(kind: str, name: str, format: str, message: str, tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match=message):
+        load_image(claimed(tmp_path, name, format, kind))
+
+
+def test_every_format_has_its_extension_and_media_type() -> None:
+    extensions = Image.registered_extensions()
+    assert {extension: format for format, extension in images.FORMATS.items()}.items() <= extensions.items()
+    assert all(Image.MIME[format].startswith("image/") for format in images.FORMATS)
+
+
+def test_the_first_image_of_a_photograph_with_a_preview_is_taken(tmp_path: Path) -> None:
+    path = tmp_path / "photograph.jpg"
+    path.write_bytes(encoded(picture(seed=1), "MPO", save_all=True, append_images=[picture(seed=2)]))
+    loaded = load_image(path)
+    assert loaded.format == "MPO"
     assert getattr(loaded, "n_frames", 1) == 2
     assert loaded.tobytes() == load_image(encoded(picture(seed=1), "JPEG")).tobytes()
 
@@ -396,9 +482,16 @@ def tiff(mode: str) -> bytes:
         pytest.param(b"P6 0 5 255\n", "and not 0 pixels wide or high", id="0 x N PPM"),
         pytest.param(
             encoded(Image.new("L", (100_000, 1))),
-            "100000 x 1 pixels become 7167 x 0 when the longer side is scaled to 512 patches",
+            r"100000 x 1 pixels become 7167 x 0 when .* its limit of 7168 pixels \(512 patches of 14\); crop the image",
             id="100000 x 1",
         ),
+        pytest.param(
+            encoded(Image.new("RGB", (1, 100_000))),
+            "1 x 100000 pixels become 0 x 7167 when .* its limit of 7168 pixels",
+            id="1 x 100000",
+        ),
+        pytest.param(encoded(picture("CMYK"), "JPEG"), "its mode is CMYK, .*; convert it to RGB first", id="CMYK JPEG"),
+        pytest.param(encoded(picture("CMYK"), "TIFF"), "its mode is CMYK, .*; convert it to RGB first", id="CMYK TIFF"),
         pytest.param(png(10_000, 10_000), "more than 89478485 pixels", id="bomb that Pillow warns of"),
         pytest.param(png(30_000, 30_000), "more than 89478485 pixels", id="bomb that Pillow refuses"),
         pytest.param(animation("GIF"), "has several frames or pages; only still images", id="animated GIF"),
@@ -471,6 +564,9 @@ def test_encoded_bytes_are_limited(kind: str, tmp_path: Path, monkeypatch: pytes
     [
         pytest.param(Image.new("RGB", (0, 5)), "0 x 5 pixels are no image", id="0 x N"),
         pytest.param(Image.new("L", (1, 7169)), "1 x 7169 pixels become 0 x 7168", id="strip"),
+        pytest.param(Image.new("L", (100_000, 1)), "100000 x 1 pixels become 7167 x 0", id="100000 x 1"),
+        pytest.param(Image.new("L", (1, 100_000)), "1 x 100000 pixels become 0 x 7167", id="1 x 100000"),
+        pytest.param(Image.new("CMYK", (5, 5)), "mode is CMYK, .*; convert it to RGB first", id="CMYK"),
         pytest.param(Image.new("I;16", (5, 5)), "more than 8 bits a channel", id="16-bit"),
         pytest.param(Image.open(BytesIO(animation("GIF"))), "several frames", id="animated"),
         pytest.param(Image.open(BytesIO(encoded(picture())[:-400])), "damaged or cut off", id="truncated"),
@@ -545,6 +641,19 @@ def test_names_in_messages_are_short_and_without_secrets() -> None:
             lambda: preprocess_frames([picture(), picture(width=41)]),
             "frame 1 has 41 x 30 pixels and frame 0 has 40 x 30",
             id="frames of two sizes",
+        ),
+        pytest.param(
+            lambda: preprocess_batch([picture(), [picture()] * 5]),
+            "preprocess_batch: image 1: got 5 frames; a medium has 1 to 4, so split it",
+            id="5 frames in a batch",
+        ),
+        pytest.param(
+            lambda: media_prompts([picture(), []]), "media_prompts: image 1: got 0 frames", id="no frames in a prompt"
+        ),
+        pytest.param(
+            lambda: preprocess_batch([(picture(), picture("CMYK"))]),
+            "preprocess_batch: image 0: frame 1: its mode is CMYK",
+            id="a bad frame in a batch",
         ),
         pytest.param(lambda: image_prompt(0, 5), "0 x 5 is no size of an image", id="prompt"),
         pytest.param(lambda: expand_pads([9, 1, 9], [(1, 2, 2)], 9), "2 pads .id 9. and there are 1 images", id="pads"),
@@ -716,9 +825,33 @@ def test_images_are_collected_in_the_order_of_the_rendering(file: Path) -> None:
     assert not any("media_begin" in segment.text for segment in segments if not segment.allow_special)
 
 
+def test_a_list_of_images_is_collected_as_the_frames_of_one_medium(file: Path) -> None:
+    frames = [picture(seed=1), str(file), encoded(picture(seed=2))]
+    content = [{"type": "image", "image": frames}, {"type": "image", "image": picture(width=13)}]
+    messages = [{"role": "user", "content": content}]
+    medium, still = collect_images(messages)
+    assert isinstance(medium, list) and isinstance(still, Image.Image)
+    assert [frame.tobytes() for frame in medium] == [picture(seed=seed).tobytes() for seed in (1, 1, 2)]
+    assert media_prompts([medium, still]) == [image_prompt(40, 30), image_prompt(13, 30)]
+    segments = chat.render(messages, image_prompts=media_prompts([medium, still]))
+    assert sum("media_begin" in segment.text for segment in segments) == 2
+
+
 @pytest.mark.parametrize(
     ("item", "message"),
     [
+        pytest.param({"type": "image", "image": []}, "got 0 frames; a medium has 1 to 4", id="no frames"),
+        pytest.param(
+            {"type": "image", "image": ["/none.png"] * 5}, "got 5 frames; a medium has 1 to 4, so split", id="5 frames"
+        ),
+        pytest.param(
+            {"type": "image", "image": [picture(), picture(width=41)]},
+            "frame 1 has 41 x 30 pixels and frame 0 has 40 x 30; the frames of a medium must have one size",
+            id="frames of two sizes",
+        ),
+        pytest.param({"type": "image", "image": [picture(), "/none.png"]}, "'/none.png': the file", id="a bad frame"),
+        pytest.param({"type": "image", "image": [[picture()]]}, "got list", id="frames of frames"),
+        pytest.param({"type": "image_url", "image_url": ["/none.png"]}, "got list", id="frames as a URL"),
         pytest.param({"type": "image"}, "is of type image and has no 'image'", id="no image"),
         pytest.param(
             {"type": "image_url", "image_url": {}}, "is of type image_url and has no 'image_url'", id="no url"
