@@ -19,8 +19,11 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from ascend_k3.ops.errors import BackendError
+from ascend_k3.ops.soc import SoC
+from ascend_k3.ops.soc import soc as find_soc
 
 NAMES = ("reference", "emulator")
+DEFAULT_SOC = "a3"
 MISSING = ("refuse", "reference")
 LAUNCH_OPTIONS = ("hazards", "seed", "timeline", "mutation", "list_mutations", "time_limit")  # of Kernel.launch
 
@@ -45,7 +48,7 @@ class Backend:
     """
 
     name: str
-    soc: str = "a3"
+    soc: SoC
     missing: str = "refuse"
     refuse_hazards: bool = True
     launch: Mapping[str, Any] = field(default_factory=dict)
@@ -68,20 +71,18 @@ def current() -> Backend:
     name = os.environ.get("ASCEND_K3_BACKEND", "reference")
     if name not in NAMES:
         raise ValueError(f"ASCEND_K3_BACKEND is {name!r}; it must be one of {', '.join(NAMES)}.")
-    return Backend(name=name, soc=os.environ.get("ASCEND_K3_SOC", "a3"), keep_calls=False)
+    return Backend(name=name, soc=find_soc(os.environ.get("ASCEND_K3_SOC", DEFAULT_SOC)), keep_calls=False)
 
 
 @contextmanager
 def backend(
-    name: str, *, soc: str = "a3", missing: str = "refuse", refuse_hazards: bool = True, **launch: Any
+    name: str, *, soc: str | SoC = DEFAULT_SOC, missing: str = "refuse", refuse_hazards: bool = True, **launch: Any
 ) -> Iterator[Backend]:
     """Compute CPU tensors by `name` ("reference" or "emulator") inside the block.
 
     Args: see `Backend`; `launch` are its options by name, `backend("emulator", seed=3)`.
     Raises: ValueError for a name, a SoC or a `missing` that does not exist; TypeError for an option that does not.
     """
-    from ascend_k3.ops.soc import soc as find_soc
-
     if name not in NAMES:
         raise ValueError(
             f"backend: {name!r} is no backend for CPU tensors; it must be one of {', '.join(NAMES)} (npu tensors run on "
@@ -92,7 +93,7 @@ def backend(
     for option in launch:
         if option not in LAUNCH_OPTIONS:
             raise TypeError(f"backend: there is no option {option!r}; the options are {', '.join(LAUNCH_OPTIONS)}.")
-    chosen = Backend(name=name, soc=find_soc(soc).name, missing=missing, refuse_hazards=refuse_hazards, launch=launch)
+    chosen = Backend(name=name, soc=find_soc(soc) if isinstance(soc, str) else soc, missing=missing, refuse_hazards=refuse_hazards, launch=launch)
     with use(chosen):
         yield chosen
 

@@ -18,7 +18,7 @@ from torch import Tensor
 from ascend_k3.ops import backends
 from ascend_k3.ops.cost import Bound, Cost
 from ascend_k3.ops.emulator.report import Report
-from ascend_k3.ops.soc import NAMES, soc
+from ascend_k3.ops.soc import NAMES, SoC, soc
 from ascend_k3.ops.tolerances import RELATIVE_RMS, relative_rms
 
 OPERATORS = ("rms_norm",)  # folders of ops/ that have kernel/cases.py
@@ -75,11 +75,12 @@ def cases(operator: str) -> Sequence[Case]:
     return found
 
 
-def run(case: Case, chip: str, **launch: Any) -> Outcome:
+def run(case: Case, chip: str | SoC, **launch: Any) -> Outcome:
     """Compute a case by the reference and by the kernels on the emulator, hazards counted and not raised.
 
     Args: `launch` are options of the emulator's launches, see backends.py.
     """
+    chip = soc(chip) if isinstance(chip, str) else chip
     expected = tensors(case.call())
     begin = time.perf_counter()
     with backends.backend("emulator", soc=chip, refuse_hazards=False, **launch) as used:
@@ -89,11 +90,11 @@ def run(case: Case, chip: str, **launch: Any) -> Outcome:
     errors = [_error(case, value, right) for value, right in zip(given, expected, strict=True)]
     return Outcome(
         case=case,
-        soc=chip,
+        soc=chip.name,
         error=max(errors, key=lambda error: (math.isnan(error), error)),
         bytes_ratio=sum(report.counters.gm_bytes for report in reports) / case.cost.bytes,
         hazards=sum(len(report.hazards) for report in reports),
-        bound=case.cost.bound(soc(chip)),
+        bound=case.cost.bound(chip),
         estimated_seconds=sum(report.estimate().seconds for report in reports),
         seconds=seconds,
         reports=reports,

@@ -23,7 +23,7 @@ from torch import Tensor
 
 from ascend_k3.ops import backends
 from ascend_k3.ops.errors import BackendError
-from ascend_k3.ops.soc import SoC, soc
+from ascend_k3.ops.soc import SoC
 
 INCLUDE = Path(__file__).parent / "include"
 MOST_TILING = 4096  # bytes of tiling data
@@ -121,7 +121,7 @@ class KernelLaunch:
 
         Raises: ValueError with the tiling function's sentence for a shape that it refuses.
         """
-        chip = chip or soc(backends.current().soc)
+        chip = chip or backends.current().soc
         function = getattr(_tiling_library(self.folder / self.tiling), f"{self.tile or self.entry}_tile_exported")
         function.restype = ctypes.c_bool
         launch, data = Launch(), ctypes.create_string_buffer(MOST_TILING)
@@ -159,7 +159,7 @@ class KernelLaunch:
             return
         chosen = backends.current()
         tiling = self.tile_for(sizes, numbers)
-        kernel = _built(self.folder / self.source, self.entry, chosen.soc, tuple(sorted((defines or {}).items())))
+        kernel = _built(self.folder / self.source, self.entry, chosen.soc.name, _items(defines)).on(chosen.soc)
         first_output = len(tensors) - len(outputs)
         report = kernel.launch(
             tiling.block_dim,
@@ -173,6 +173,10 @@ class KernelLaunch:
         if report.hazards and chosen.refuse_hazards:
             shown = "\n  ".join(str(hazard) for hazard in report.hazards[:5])
             raise BackendError(f"{self.entry}: the emulator found {len(report.hazards)} hazards:\n  {shown}")
+
+
+def _items(defines: Mapping[str, object] | None) -> tuple[tuple[str, object], ...]:
+    return tuple(sorted((defines or {}).items()))
 
 
 @functools.cache

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import ctypes
 import json
 import struct
@@ -88,6 +89,14 @@ class Kernel:
         vector.emulator_signature.restype = ctypes.c_char_p
         text = vector.emulator_signature().decode()
         self.parameters: tuple[str, ...] = tuple(text.split(",")) if text else ()
+
+    def on(self, soc: SoC) -> Kernel:
+        """The same kernel launched on a SoC of the same architecture with other figures."""
+        if soc.arch != self.soc.arch:
+            raise ValueError(f"{self.entry}: it is built for dav-{self.soc.arch}, {soc.name} is dav-{soc.arch}; build it again.")
+        other = copy.copy(self)
+        other.soc = soc
+        return other
 
     def launch(
         self,

@@ -9,6 +9,8 @@ A run lists every place that can be changed; each is then changed alone, without
     buffer        a buffer is one block (32 bytes) shorter       buffer_alias    the buffers of a queue are one
     offset        tensor[i] is tensor[i + 32 bytes]
 
+Kernels run on few cores here, so that each has several tiles and uses its buffers again.
+
 A mutant is found when the emulator reports a hazard or the result differs. One that survives is redundant
 synchronization, a hole in the test, or equivalent: those are named with a reason in EQUIVALENT of the operator's cases.
 """
@@ -24,6 +26,7 @@ import torch
 
 from ascend_k3.ops import backends, kernel_cases
 from ascend_k3.ops.kernel_cases import Case
+from ascend_k3.ops.soc import SoC, soc
 
 Point = tuple[str, str, int, int]  # kind, file, line, detail
 
@@ -48,14 +51,19 @@ class Mutant:
         return f"{kind} {detail}" if kind == "event" else f"{kind} {Path(file).name}:{line}"
 
 
-def points(case: Case, chip: str) -> list[Point]:
+def small(name: str) -> SoC:
+    """A SoC with one cube core and two vector cores."""
+    return soc(name).with_(cube_cores=1, vector_cores=2)
+
+
+def points(case: Case, chip: SoC) -> list[Point]:
     """Every place of the case's kernels that can be mutated, in a fixed order."""
     outcome = kernel_cases.run(case, chip, list_mutations=True)
     found = {tuple(entry[:4]) for report in outcome.reports for entry in report.data["mutation_points"]}
     return sorted(found)
 
 
-def run(case: Case, chip: str, chosen: Sequence[Point] | None = None) -> Iterator[Mutant]:
+def run(case: Case, chip: SoC, chosen: Sequence[Point] | None = None) -> Iterator[Mutant]:
     """Run the case once for each point (all of them when left out)."""
     expected = _outputs(case, chip)
     for point in points(case, chip) if chosen is None else chosen:
@@ -64,7 +72,7 @@ def run(case: Case, chip: str, chosen: Sequence[Point] | None = None) -> Iterato
         hazards = sorted({hazard.kind for call in used.calls for hazard in call.report.hazards})
         same = all(torch.equal(_bits(a), _bits(b)) for a, b in zip(given, expected, strict=True))
         verdict = hazards[0] if hazards else "survived" if same else "wrong result"
-        yield Mutant(case=case.name, soc=chip, point=point, verdict=verdict)
+        yield Mutant(case=case.name, soc=chip.name, point=point, verdict=verdict)
 
 
 def sample(everything: Sequence[tuple[Case, str, Point]], count: int, seed: int) -> list[tuple[Case, str, Point]]:
@@ -72,7 +80,7 @@ def sample(everything: Sequence[tuple[Case, str, Point]], count: int, seed: int)
     return random.Random(seed).sample(list(everything), min(count, len(everything)))
 
 
-def _outputs(case: Case, chip: str) -> list[torch.Tensor]:
+def _outputs(case: Case, chip: SoC) -> list[torch.Tensor]:
     with backends.backend("emulator", soc=chip):
         return kernel_cases.tensors(case.call())
 

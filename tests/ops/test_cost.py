@@ -152,6 +152,13 @@ BY_HAND: dict[str, tuple[Cost, int, int, dict[str, int], int]] = {
         {},
         6 * 6,
     ),
+    "causal_conv1d_update, no activation": (
+        causal_conv1d.causal_conv1d_update(sequences=2, channels=3, taps=4, dtype="bf16", activation=False),
+        12 + 24 + 36 + 16,
+        12 + 36,
+        {},
+        4 * 6,
+    ),
     # 2 tokens of 4: 8 numbers a source; 3 sources
     "attention_residual": (
         attention_residual.attention_residual(tokens=2, blocks=2, width=4, dtype="bf16"),
@@ -226,6 +233,15 @@ BY_HAND: dict[str, tuple[Cost, int, int, dict[str, int], int]] = {
         128,
         {"mxfp8": 6 * 6144},
         6 * (8 * 64 + 32) + 3 * (2 * 32 + 6 * 64),
+    ),
+    "fused_experts, all slots dropped": (
+        fused_experts.fused_experts(
+            tokens=2, top_k=0, experts=5, latent=32, width=64, dtype="bf16", weight_dtype="bf16", experts_hit=0
+        ),
+        128,
+        128,
+        {"bf16": 0},
+        0,
     ),
     "permute": (
         fused_experts.permute(tokens=2, top_k=3, experts=5, width=32, dtype="bf16"),
@@ -814,6 +830,19 @@ def test_fewer_keys_than_queries() -> None:
     message = "^cost: a sequence needs as many keys as queries at least, got 3 and 2.$"
     with pytest.raises(ValueError, match=message):
         mla.mla_prefill(sequences=[(3, 2)], heads=1, nope=1, shared_key=1, rank=1, value=1, dtype="bf16")
+
+
+def test_operands_are_converted_to_what_is_multiplied() -> None:
+    """A cast costs nothing here, a scale one element, a quantization three."""
+    found = {(x, y): mx.conversion_elements(x, y) for x in ("fp32", "bf16", "mxfp4") for y in ("bf16", "mxfp8")}
+    assert found == {
+        ("fp32", "bf16"): 0,
+        ("fp32", "mxfp8"): 3,
+        ("bf16", "bf16"): 0,
+        ("bf16", "mxfp8"): 3,
+        ("mxfp4", "bf16"): 1,
+        ("mxfp4", "mxfp8"): 0,
+    }
 
 
 def test_the_types_of_products() -> None:

@@ -21,7 +21,7 @@ class RowNorm {
         short_ = tiling.width <= SHORT_ROW;
         const uint32_t rows = (tiling.rows_a_tile + BLOCK - 1) / BLOCK * BLOCK;
         pipe.InitBuffer(squares_, (short_ ? tiling.rows_a_tile * LANES : tiling.pitch) * sizeof(float));
-        pipe.InitBuffer(partial_, 4 * LANES * sizeof(float));
+        if (!short_) pipe.InitBuffer(partial_, (tiling.pitch + LANES - 1) / LANES * sizeof(float));
         pipe.InitBuffer(sums_, rows * sizeof(float));
         pipe.InitBuffer(scales_, rows * BLOCK * sizeof(float));
         Duplicate(sums_.Get<float>(), 0.0f, rows);  // Brcb takes sums by eight, also beyond the last row
@@ -78,7 +78,6 @@ class RowNorm {
     __aicore__ inline void SumLong(const LocalTensor<float>& sums, uint32_t row, const LocalTensor<float>& x) {
         LocalTensor<float> squares = squares_.Get<float>();
         LocalTensor<float> partial = partial_.Get<float>();
-        if (row > 0) PipeBarrier<PIPE_V>();
         Mul(squares, x, x, width_);
         PipeBarrier<PIPE_V>();
         const uint32_t left = Reduce(partial, squares, width_);

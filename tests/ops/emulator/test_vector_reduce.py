@@ -395,7 +395,7 @@ def test_reading_working_memory_afterwards_is_reported() -> None:
     _, report = launch("a3", Call(operation=AFTERWARDS, type=1, count=640), untouched(), values("float", 16))
     [(kind, message)] = named(report.hazards)
     assert kind == "uninitialised" and "Adds (src)" in message
-    assert "which ReduceMax at " in message and "used as working memory" in message
+    assert "ReduceMax at " in message and "was the last to write it" in message
 
 
 # ---- Results in registers, order ----
@@ -437,16 +437,15 @@ def test_a_missing_barrier_before_a_reduction_is_a_race() -> None:
 @pytest.mark.parametrize(
     ("call", "kind", "text"),
     [
-        (Call(operation=SUM, repeats=0, form=NUMBER, mask=(64, 0)), "argument", "WholeReduceSum: repeatTime is 0"),
-        (Call(operation=SUM, form=NUMBER, mask=(0, 0)), "argument", "the mask lets no lane through"),
         (Call(operation=SUM, form=NUMBER, mask=(64, 0), repeat=(-1, 8, 0)), "argument", "dstRepStride is -1"),
+        (Call(operation=SUM, form=NUMBER, mask=(64, 0), repeats=256, repeat=(1, 0, 0)), "argument", "repeatTime is 256"),
         (Call(operation=SUM, form=NUMBER, mask=(64, 0), repeat=(1, 65536, 0)), "argument", "srcRepStride is 65536"),
         (Call(operation=MAX, form=NUMBER, mask=(64, 0), offset=4), "alignment", "has to be a multiple of 8"),
         (Call(operation=MAX, form=NUMBER, mask=(64, 0), mode=ONLY_VALUE, offset=4), "", ""),
         (Call(operation=BLOCK_MAX, form=NUMBER, mask=(64, 0), offset=16), "alignment", "has to be a multiple of 32"),
         (Call(operation=PAIR_SUM, form=NUMBER, mask=(64, 0), offset=16), "alignment", "has to be a multiple of 32"),
         (Call(operation=TENSOR_MAX, form=COUNT, count=64, mode=1, offset=4, scalar=working(64)), "alignment", "multiple of 8"),
-        (Call(operation=TENSOR_SUM, form=COUNT, count=0, scalar=working(64)), "argument", "ReduceSum: count is 0"),
+        (Call(operation=TENSOR_SUM, form=COUNT, count=-1, scalar=working(64)), "argument", "ReduceSum: count is -1"),
         (Call(operation=SUM, form=NUMBER, mask=(64, 0), repeats=200, repeat=(1, 24, 0)), "out_of_bounds", "WholeReduceSum (src)"),
     ],
 )  # fmt: skip
@@ -458,6 +457,15 @@ def test_wrong_arguments_are_named_and_nothing_is_done(call: Call, kind: str, te
     assert [hazard.kind for hazard in report.hazards] == [kind], report.hazards
     assert text in report.hazards[0].message
     np.testing.assert_array_equal(found, untouched())
+
+
+@pytest.mark.parametrize("call", [Call(operation=SUM, repeats=0, form=NUMBER, mask=(64, 0)), Call(operation=TENSOR_SUM, form=COUNT, count=0, scalar=working(64))])
+def test_nothing_to_do(call: Call) -> None:
+    # Pages ReduceRepeat and ReduceSum: on A2 and A3 a mask, count or repeatTime of 0 is no operation; not so on 950.
+    for soc, kinds in (("a3", []), ("950pr", ["argument"])):
+        found, report = launch(soc, replace(call, type=1), untouched(), values("float", 19))
+        assert [hazard.kind for hazard in report.hazards] == kinds
+        np.testing.assert_array_equal(found, untouched())
 
 
 def test_an_index_of_16_bits_that_is_too_small() -> None:

@@ -169,6 +169,10 @@ inline bool legal_strides(const char* call, Site at, int64_t dst, int64_t src_bl
     return true;
 }
 
+inline bool legal_repeats(const char* call, Site at, const Lanes& lanes) {
+    return emulator::require(emulator::core().control.counter_mode || lanes.repeats <= MAX_REPEAT_TIMES, "argument", at, call, "repeatTime is " + std::to_string(lanes.repeats) + "; it has to be 0 to 255.");
+}
+
 inline emulator::Instruction instruction(const char* call, Site at, const Lanes& lanes) {
     emulator::Instruction out;
     out.pipe = emulator::Pipe::V, out.name = call, out.at = at;
@@ -188,7 +192,7 @@ void repeats(const char* call, Site at, const Lanes& lanes, const LocalTensor<D>
     constexpr bool sixteen = std::is_same_v<S, int16_t> || std::is_same_v<S, uint16_t>;
     static_assert(widening || (std::is_same_v<S, D> && !(type == ReduceType::SUM && sixteen)),
                   "ReduceRepeat: dst and src have one type; on dav-3510 sums of int16_t are int32_t, of uint16_t uint32_t");
-    if (!legal_strides(call, at, dst_stride, block_stride, repeat_stride) || !legal(lanes, call, at)) return;
+    if (!legal_strides(call, at, dst_stride, block_stride, repeat_stride) || !legal_repeats(call, at, lanes) || !legal(lanes, call, at)) return;
     const bool index_only = type != ReduceType::SUM && order == ReduceOrder::ORDER_ONLY_INDEX;
     const bool both = type != ReduceType::SUM && (order == ReduceOrder::ORDER_VALUE_INDEX || order == ReduceOrder::ORDER_INDEX_VALUE);
     const int64_t unit = index_only ? 4 : static_cast<int64_t>(sizeof(D)) * (both ? 2 : 1);
@@ -237,7 +241,7 @@ template <ReduceType type, class T>
 void groups(const char* call, Site at, const Lanes& lanes, const LocalTensor<T>& dst, const LocalTensor<T>& src, int64_t group, int64_t dst_stride,
             int64_t block_stride, int64_t repeat_stride) {
     EMULATOR_USES("asc_uses_vector");
-    if (!legal_strides(call, at, dst_stride, block_stride, repeat_stride) || !legal(lanes, call, at)) return;
+    if (!legal_strides(call, at, dst_stride, block_stride, repeat_stride) || !legal_repeats(call, at, lanes) || !legal(lanes, call, at)) return;
     const int64_t size = sizeof(T), results = lanes.width / group, pitch = dst_stride * results * size;
     const Stride stride{block_stride, repeat_stride};
     // A group without a lane: dav-2201 leaves dst as it is, dav-3510 writes what a reduction of nothing is.
@@ -334,19 +338,13 @@ T tree_of_repeats(std::vector<T> values, bool saturate) {
     return values[0];
 }
 
-/// Repeats of a form without the limit of 255.
-inline bool legal_long(const Lanes& lanes, const char* call, Site at) {
-    if (lanes.flat || lanes.repeats <= MAX_REPEAT_TIMES) return legal(lanes, call, at);
-    return emulator::require(!lanes.runs.empty(), "argument", at, call, "the mask lets no lane through.");
-}
-
 /// `in_order`: repeats are added one after another (the first way); else `merged`: they are added lane by lane into one
 /// (the third way), or by a tree (the second).
 template <class T>
 void whole_sum(Site at, const Lanes& given, const LocalTensor<T>& dst, const LocalTensor<T>& src, const LocalTensor<T>& tmp, int64_t repeat_stride, bool count_form) {
     EMULATOR_USES("asc_uses_vector");
     const char* const call = "ReduceSum";
-    if (!legal_strides(call, at, 0, 1, repeat_stride) || !legal_long(given, call, at)) return;
+    if (!legal_strides(call, at, 0, 1, repeat_stride) || !legal(given, call, at)) return;
     const Lanes lanes = in_repeats(given);
     const Stride stride{1, repeat_stride};
     const int64_t bytes = lanes.count * static_cast<int64_t>(sizeof(T));
@@ -411,7 +409,7 @@ template <ReduceType type, class T>
 void whole_extreme(const char* call, Site at, const Lanes& given, const LocalTensor<T>& dst, const LocalTensor<T>& src, const LocalTensor<T>& tmp,
                    int64_t repeat_stride, bool index, bool count_form) {
     EMULATOR_USES("asc_uses_vector");
-    if (!legal_strides(call, at, 0, 1, repeat_stride) || !legal_long(given, call, at)) return;
+    if (!legal_strides(call, at, 0, 1, repeat_stride) || !legal(given, call, at)) return;
     const Lanes lanes = in_repeats(given);
     const Stride stride{1, repeat_stride};
     if (sizeof(T) == 2 && index && !emulator::require((lanes.repeats - 1) * lanes.width < 65536, "argument", at, call, "an index of 16 bits reaches element 65535; the " + std::to_string(lanes.elements()) + " elements go further."))

@@ -121,8 +121,8 @@ class Product {
 
     __aicore__ inline void Left(const LocalTensor<A>& a2, const LocalTensor<A>& a1, int32_t high, int32_t wide) {
 #if __NPU_ARCH__ == 3510
-        const uint16_t blocks = (p.turned_a ? wide : high) / 16;
-        LoadData(a2, a1, LoadData2DParamsV2(0, 0, high / 16, wide / C0, high / 16, p.turned_a ? blocks : high / 16, p.turned_a, 0));
+        if (p.turned_a) wide = up(wide, 16);  // float: pairs of fractals side by side
+        LoadData(a2, a1, LoadData2DParamsV2(0, 0, high / 16, wide / C0, high / 16, (p.turned_a ? wide : high) / 16, p.turned_a, 0));
 #else
         const int32_t fractal = 16 * C0;
         if (!p.turned_a) {  // a row of fractals after the other
@@ -140,6 +140,7 @@ class Product {
 
     __aicore__ inline void Right(const LocalTensor<B>& b2, const LocalTensor<B>& b1, int32_t high, int32_t wide) {
 #if __NPU_ARCH__ == 3510
+        if (!p.turned_b) wide = up(wide, 16);
         LoadData(b2, b1, LoadData2DParamsV2(0, 0, high / 16, wide / C0, high / 16, (p.turned_b ? high : wide) / 16, !p.turned_b, 0));
 #else
         const int32_t fractal = 16 * C0;
