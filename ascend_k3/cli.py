@@ -99,7 +99,31 @@ def _parser() -> argparse.ArgumentParser:
     convert.add_argument("--experts", choices=("bf16", "mxfp4"), help="as they are by default")
     convert.add_argument("--shard-size", default="5GB", help="of one file: bytes, or with MB or GB (default 5GB)")
     convert.add_argument("--layers", help="keep only these, from 0 and renumbered, such as 0-3,7")
+
+    kernels = add("kernels", _kernels, "run the Ascend C kernels on the emulator: results, hazards, costs")
+    kernels.add_argument("action", choices=("test", "report"), help="test: every case; report: counters and estimates")
+    kernels.add_argument("operator", nargs="*", help="such as rms_norm; all that have kernels by default")
+    kernels.add_argument("--soc", action="append", metavar="NAME", help="a2, a3, 950pr or 950dt (default a3 and 950pr)")
+    kernels.add_argument("--json", action="store_true")
+    kernels.add_argument("--trace", type=Path, metavar="FILE.json", help="report: a Chrome trace of the last launch")
+    kernels.add_argument("--plot", type=Path, metavar="FILE.png", help="report: a picture of it (needs matplotlib)")
     return parser
+
+
+def _kernels(options: argparse.Namespace) -> int:
+    from ascend_k3.ops import kernel_cases, kernel_report
+    from ascend_k3.ops.soc import soc
+
+    operators = options.operator or kernel_cases.OPERATORS
+    for operator in operators:
+        kernel_cases.cases(operator)
+    socs = [soc(name).name for name in options.soc or ("a3", "950pr")]
+    if options.action == "test":
+        if options.trace or options.plot:
+            raise ValueError("--trace and --plot go with `kernels report`; `kernels test` keeps no timeline.")
+        return DONE if kernel_report.test(operators, socs, options.json) else NOT_FINE
+    fine = kernel_report.report(operators, socs, options.json, trace=options.trace, plot=options.plot)
+    return DONE if fine else NOT_FINE
 
 
 def _demo(options: argparse.Namespace) -> int:

@@ -85,15 +85,21 @@ def backend(
     """
     if name not in NAMES:
         raise ValueError(
-            f"backend: {name!r} is no backend for CPU tensors; it must be one of {', '.join(NAMES)} (npu tensors run on "
-            "their device by themselves)."
+            f"backend: {name!r} is no backend for CPU tensors; it must be one of {', '.join(NAMES)} (npu tensors run "
+            "on their device by themselves)."
         )
     if missing not in MISSING:
         raise ValueError(f"backend: missing is {missing!r}; it must be one of {', '.join(MISSING)}.")
     for option in launch:
         if option not in LAUNCH_OPTIONS:
             raise TypeError(f"backend: there is no option {option!r}; the options are {', '.join(LAUNCH_OPTIONS)}.")
-    chosen = Backend(name=name, soc=find_soc(soc) if isinstance(soc, str) else soc, missing=missing, refuse_hazards=refuse_hazards, launch=launch)
+    chosen = Backend(
+        name=name,
+        soc=find_soc(soc) if isinstance(soc, str) else soc,
+        missing=missing,
+        refuse_hazards=refuse_hazards,
+        launch=launch,
+    )
     with use(chosen):
         yield chosen
 

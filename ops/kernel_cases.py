@@ -1,6 +1,7 @@
 """What the kernels are tried on: named calls of the public operators, run on the emulator and by the reference.
 
-Each operator with kernels lists its cases in `kernel/cases.py` as CASES. `ascend-k3 kernels test` and the tests run them.
+Each operator with kernels lists its cases in `kernel/cases.py` as CASES. `ascend-k3 kernels test` and the tests run
+them.
 """
 
 from __future__ import annotations

@@ -4,8 +4,8 @@ An operator's `kernel/launch.py` declares each of its entry points once:
 
     RMS_NORM = KernelLaunch(folder=HERE, source="rms_norm.cpp", entry="rms_norm")
 
-and `RMS_NORM.run(inputs, outputs, sizes, numbers, defines)` does the rest: the tiling by the C++ function that the device
-build compiles too, the launch, the checks. The kernel's parameters are the inputs, the outputs, the workspace and the
+and `RMS_NORM.run(inputs, outputs, sizes, numbers, defines)` does the rest: the tiling by the C++ function that the
+device build compiles too, the launch, the checks. The kernel's parameters are the inputs, the outputs, the workspace and the
 tiling data, all global memory.
 """
 
@@ -39,6 +39,11 @@ TYPES = {
     torch.float8_e4m3fn: "fp8_e4m3fn_t",
     torch.float8_e5m2: "fp8_e5m2_t",
 }
+
+
+def for_dtypes(*dtypes: torch.dtype) -> tuple[Mapping[str, object], ...]:
+    """Variants of a kernel whose macro DTYPE is the type of its tensors."""
+    return tuple({"DTYPE": TYPES[dtype]} for dtype in dtypes)
 
 
 def one_dtype(op: str, allowed: Sequence[torch.dtype], **tensors: Tensor) -> torch.dtype:
@@ -108,6 +113,7 @@ class KernelLaunch:
 
     folder, source, entry: the operator's kernel folder, its file, and the `extern "C" __global__` function in it.
     tiling: the header in the folder that defines `<entry>_tile` (or `tile` if it is named otherwise).
+    variants: the sets of macros that it is built with, of which `run` gets one; the build for NPUs makes all of them.
     """
 
     folder: Path
@@ -115,6 +121,7 @@ class KernelLaunch:
     entry: str
     tiling: str = "tiling.h"
     tile: str = ""
+    variants: tuple[Mapping[str, object], ...] = ({},)
 
     def tile_for(self, sizes: Sequence[int], numbers: Sequence[float] = (), chip: SoC | None = None) -> Tiling:
         """The tiling of a shape on a SoC (the one of the backend in force when left out).
@@ -149,8 +156,12 @@ class KernelLaunch:
 
         The order of the kernel's parameters is inputs, updated, outputs. All tensors are contiguous.
 
-        Raises: ValueError from the tiling; BackendError for hazards on the emulator, and without a built library on npu.
+        Raises: ValueError from the tiling; BackendError for hazards on the emulator, and without a library on npu.
         """
+        if dict(defines or {}) not in [dict(variant) for variant in self.variants]:
+            raise BackendError(
+                f"{self.entry} is not built with {dict(defines or {})}; its variants are {self.variants}."
+            )
         tensors = [*inputs, *updated, *outputs]
         if tensors[0].device.type != "cpu":
             from ascend_k3.ops.npu import launch_on_device
@@ -195,8 +206,8 @@ def _tiling_library(header: Path) -> ctypes.CDLL:
 
     names = re.findall(r"^ASCEND_K3_TILING\((\w+)", header.read_text(), flags=re.MULTILINE)
     exports = "\n".join(
-        f'extern "C" bool {name}_tile_exported(const ascend_k3::Platform* p, const int64_t* s, const double* n, void* t, '
-        f"ascend_k3::Launch* l) {{ return {name}_tile(p, s, n, t, l); }}"
+        f'extern "C" bool {name}_tile_exported(const ascend_k3::Platform* p, const int64_t* s, const double* n, '
+        f"void* t, ascend_k3::Launch* l) {{ return {name}_tile(p, s, n, t, l); }}"
         for name in names
     )
     text = f'#include "{header}"\n{exports}\n'

@@ -7,8 +7,8 @@ An operator's `library.py` states its signature once:
 
 which defines `ascend_k3::situ_glu` and, for the named arguments, `ascend_k3::situ_glu_backward`. The gradient is that
 of the reference, recomputed in the backward pass, unless the operator brings its own. An operator without a gradient
-can refuse the backward pass with a sentence. `kernel` computes the operator by its Ascend C kernels: on npu tensors, and
-on CPU tensors where the emulator is in force (backends.py).
+can refuse the backward pass with a sentence. `kernel` computes the operator by its Ascend C kernels: on npu tensors,
+and on CPU tensors where the emulator is in force (backends.py).
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Compile an Ascend C kernel with the machine's own C++ compiler, against the emulator's headers.
 
-A kernel becomes two shared objects, as it does on the device: one for cube cores, one for vector cores. What is built is
-kept in a cache folder of the user, by the content of everything that went into it.
+A kernel becomes two shared objects, as it does on the device: one for cube cores, one for vector cores. What is built
+is kept in a cache folder of the user, by the content of everything that went into it.
 """
 
 from __future__ import annotations
@@ -169,7 +169,7 @@ def _headers_digest() -> str:
 
 @functools.cache
 def _precompiled(flags: tuple[str, ...]) -> Path:
-    """The emulator's headers, read once by the compiler for these flags: most of the time that a kernel takes to build."""
+    """The emulator's headers, read once by the compiler for these flags: most of the time that a build takes."""
     path, version = compiler()
     command = [flag for flag in (*FLAGS, *_machine_flags(), *flags) if flag not in ("-shared", "-Wl,-Bsymbolic")]
     folder = cache_folder() / "emulator" / f"headers-{_digest(version, *command, _headers_digest())[:24]}"

@@ -11,13 +11,13 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import torch
 
 from ascend_k3.ops.emulator import compiler as builder
 from ascend_k3.ops.emulator.report import Report
 from ascend_k3.ops.errors import BackendError
-from ascend_k3.ops.soc import SoC, soc as find_soc
+from ascend_k3.ops.soc import SoC
+from ascend_k3.ops.soc import soc as find_soc
 
 KERNEL_TYPES = {"aiv_only": 0, "aic_only": 1, "mix_1_1": 2, "mix_1_2": 3, "mix_aiv_1_0": 4, "mix_aic_1_0": 5}
 SPACES = ("GM", "UB", "L1", "L0A", "L0B", "L0C", "BT", "FB", "L0A_MX", "L0B_MX")
@@ -79,7 +79,9 @@ class Kernel:
         vector = view("AIV")
         declared = vector.emulator_kernel_type()
         if declared < -1:
-            raise builder.KernelBuildError(f"{source.name}: its kernels declare different kernel types; give each its own file.")
+            raise builder.KernelBuildError(
+                f"{source.name}: its kernels declare different kernel types; give each its own file."
+            )
         cube = view("AIC") if declared != KERNEL_TYPES["aiv_only"] else None
         if declared < 0 and cube is not None:
             uses_vector, uses_cube = bool(vector.emulator_uses() & 1), bool(cube.emulator_uses() & 2)
@@ -93,7 +95,9 @@ class Kernel:
     def on(self, soc: SoC) -> Kernel:
         """The same kernel launched on a SoC of the same architecture with other figures."""
         if soc.arch != self.soc.arch:
-            raise ValueError(f"{self.entry}: it is built for dav-{self.soc.arch}, {soc.name} is dav-{soc.arch}; build it again.")
+            raise ValueError(
+                f"{self.entry}: it is built for dav-{self.soc.arch}, {soc.name} is dav-{soc.arch}; build it again."
+            )
         other = copy.copy(self)
         other.soc = soc
         return other
@@ -115,7 +119,8 @@ class Kernel:
         """Run the kernel on `block_dim` blocks and tell what happened; tensors are changed in place.
 
         Args:
-            args: one for each parameter: contiguous CPU tensors or numpy arrays for pointers, numbers, bytes for structs.
+            args: one for each parameter: a contiguous CPU tensor or numpy array for a pointer, a number, bytes for a
+                struct.
             workspace: bytes of a workspace, undefined at the start; the next pointer after `args`.
             tiling: bytes of tiling data; the pointer after that.
             outputs: positions in `args` of tensors that the kernel has to write whole: they are undefined at the start.
@@ -134,8 +139,8 @@ class Kernel:
         self._refuse_overlap(arguments)
         if len(arguments) != len(self.parameters):
             raise ValueError(
-                f"{self.entry}: it has {len(self.parameters)} parameters ({', '.join(self.parameters)}), the launch gives "
-                f"{len(arguments)} (arguments, workspace and tiling together)."
+                f"{self.entry}: it has {len(self.parameters)} parameters ({', '.join(self.parameters)}), the launch "
+                f"gives {len(arguments)} (arguments, workspace and tiling together)."
             )
         rates = rates_of(self.soc)
         options = _Options(
@@ -203,7 +208,10 @@ class Kernel:
                     continue
                 where = f"{self.entry}: arguments {other} and {number} share memory"
                 if OUTPUT in (later.use, earlier.use):
-                    raise ValueError(f"{where}, and one of them is in outputs, whose contents are undefined at the start; leave it out.")
+                    raise ValueError(
+                        f"{where}, and one of them is in outputs, whose contents are undefined at the start; leave it "
+                        "out."
+                    )
                 if begin < low or end > high:
                     raise ValueError(f"{where} in part; give the whole tensor first, or copies.")
 
@@ -211,9 +219,9 @@ class Kernel:
         missing = len(self.parameters) - given
         out = []
         if workspace or missing == 2 or (missing == 1 and tiling is None):
-            buffer = np.zeros(max(workspace, 1) + 64, np.uint8)
-            keep.append(buffer)
-            start = buffer.ctypes.data + -buffer.ctypes.data % 64
+            keep.append(ctypes.create_string_buffer(max(workspace, 1) + 64))
+            start = ctypes.addressof(keep[-1])
+            start += -start % 64
             out.append(_Argument(host=start, bytes=workspace, use=WORKSPACE, name=b"the workspace"))
         if tiling is not None:
             keep.append(ctypes.create_string_buffer(tiling, max(len(tiling), 1)))
@@ -230,15 +238,17 @@ def _memory(value: Any, where: str, keep: list[Any]) -> tuple[int, int]:
     if isinstance(value, torch.Tensor):
         if value.device.type != "cpu" or not value.is_contiguous():
             raise ValueError(
-                f"{where}: the tensor has to be contiguous and on the CPU, it is {tuple(value.shape)} on {value.device}."
+                f"{where}: the tensor has to be contiguous and on the CPU, it is {tuple(value.shape)} on "
+                f"{value.device}."
             )
         keep.append(value)
         return value.data_ptr(), value.numel() * value.element_size()
-    if isinstance(value, np.ndarray):
-        if not value.flags.c_contiguous:
-            raise ValueError(f"{where}: the array has to be contiguous, it has strides {value.strides}.")
+    array = getattr(value, "__array_interface__", None)
+    if array is not None:
+        if array["strides"] is not None:
+            raise ValueError(f"{where}: the array has to be contiguous, it has strides {array['strides']}.")
         keep.append(value)
-        return value.ctypes.data, value.nbytes
+        return array["data"][0], value.nbytes
     raise ValueError(
         f"{where}: the parameter is global memory; give a CPU tensor or a numpy array, not {type(value).__name__}."
     )

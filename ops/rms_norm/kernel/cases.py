@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 import torch
 from torch import Tensor
 
@@ -34,7 +36,7 @@ def _norm(rows: int, width: int, dtype: torch.dtype) -> Tensor:
 CASES = [
     Case(
         name=f"rms_norm {rows} x {width} {NAMES[dtype]}",
-        call=lambda rows=rows, width=width, dtype=dtype: _norm(rows, width, dtype),
+        call=partial(_norm, rows, width, dtype),
         dtype=dtype,
         cost=cost.rms_norm(rows=rows, width=width, dtype=NAMES[dtype]),
         judged=judged,

@@ -7,11 +7,11 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
-from ascend_k3.ops.kernels import TYPES, KernelLaunch, one_dtype
+from ascend_k3.ops.kernels import TYPES, KernelLaunch, for_dtypes, one_dtype
 
 HERE = Path(__file__).parent
-RMS_NORM = KernelLaunch(folder=HERE, source="rms_norm.cpp", entry="rms_norm")
 DTYPES = (torch.float32, torch.bfloat16, torch.float16)
+RMS_NORM = KernelLaunch(folder=HERE, source="rms_norm.cpp", entry="rms_norm", variants=for_dtypes(*DTYPES))
 
 
 def rms_norm(x: Tensor, weight: Tensor, eps: float) -> Tensor:

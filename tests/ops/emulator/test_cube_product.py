@@ -136,6 +136,7 @@ def test_initial_value_of_c(soc: str, type: int, start: int) -> None:
 def test_small_products_in_one_tile_need_a_barrier(soc: str) -> None:
     """Page Mmad, "synchronization": PipeBarrier(PIPE_M) when (m / 16) * (n / 16) < 10; not for larger products."""
     check(soc, HALF, 64, 64, 128, parts=4)
+    check(soc, HALF, 160, 16, 64, parts=2)
     check(soc, HALF, 32, 64, 128, parts=4, barrier=1)
     _, _, report = product(soc, HALF, 32, 64, 128, parts=4)
     assert {h.kind for h in report.hazards} == {"race"}
@@ -148,7 +149,7 @@ def test_small_products_in_one_tile_need_a_barrier(soc: str) -> None:
 @pytest.mark.parametrize("soc", SOCS)
 @pytest.mark.parametrize("type", (HALF, BF16, FLOAT))
 def test_gemv(soc: str, type: int) -> None:
-    for n, k in ((32, 256), (50, 200), (256, 70)):
+    for n, k in ((32, 256), (50, 200), (128, 70)):
         check(soc, type, 1, n, k, turned_b=1)
 
 
@@ -177,15 +178,15 @@ def test_hf32(soc: str, mantissa: int) -> None:
 
 @pytest.mark.parametrize("soc", SOCS)
 def test_real_numbers(soc: str) -> None:
-    """bfloat16 and float of a whole k of 1024 in pieces, to the tolerance of float32 sums."""
+    """bfloat16 and float, k of 256 in pieces, to the tolerance of float32 sums."""
     for type in (BF16, FLOAT):
         rng = np.random.default_rng(11)
-        values = [rng.standard_normal(shape).astype(np.float32) for shape in ((96, 512), (64, 512))]
+        values = [rng.standard_normal(shape).astype(np.float32) for shape in ((64, 256), (48, 256))]
         stored = [to_bfloat16(v) for v in values] if type == BF16 else values
         if type == BF16:
             values = [from_bfloat16(v) for v in stored]
-        c = np.zeros((96, 64), np.float32)
-        call = packed({"type": type, "m": 96, "n": 64, "k": 512, "parts": 4, "store": 1, "turned_b": 1})
+        c = np.zeros((64, 48), np.float32)
+        call = packed({"type": type, "m": 64, "n": 48, "k": 256, "parts": 4, "store": 1, "turned_b": 1})
         report = kernel(soc).launch(1, stored[0], stored[1], c, np.zeros(512, np.float32), call, outputs=[2])
         assert report.hazards == ()
         expected = values[0].astype(np.float64) @ values[1].astype(np.float64).T

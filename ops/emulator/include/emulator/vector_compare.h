@@ -12,7 +12,7 @@ EMULATOR_TYPES(Compare, (half, float, int32_t), (half, bfloat16_t, float, int16_
 EMULATOR_TYPES(CompareToRegister, (half, float), (half, float), ())
 EMULATOR_TYPES(Select, (half, float), (half, bfloat16_t, float, int16_t, uint16_t, int32_t, uint32_t), (int8_t, uint8_t, int64_t, uint64_t))
 
-namespace compare {
+namespace compare_impl {
 
 /// NaN: only NE holds, and on dav-2201 not even that ([Borders], tables 30 and 31; of the Reg calls 31 and 32).
 template <CMPMODE mode, class T>
@@ -79,7 +79,7 @@ void to_memory(const char* call, Site at, const Lanes& lanes, const LocalTensor<
     if (is_2201 && std::is_same_v<T, int32_t> && !emulator::require(mode == CMPMODE::EQ, "argument", at, call, "dav-2201 compares int32_t for CMPMODE::EQ alone.")) return;
     if (std::is_same_v<T, double> && src1 == nullptr && !emulator::require(mode == CMPMODE::EQ, "argument", at, call, "double is compared with a scalar for CMPMODE::EQ alone.")) return;
     if (!legal(lanes, call, at)) return;
-    emulator::Instruction what = reduce::instruction(call, at, lanes);
+    emulator::Instruction what = reduce_impl::instruction(call, at, lanes);
     add_lane_accesses(what.accesses, src0, emulator::Access::Kind::Read, "src0", lanes, stride0);
     if (src1) add_lane_accesses(what.accesses, *src1, emulator::Access::Kind::Read, "src1", lanes, stride1);
     what.accesses.push_back(dst.bytes(emulator::Access::Kind::Write, "dst", 0, lanes.repeats * lanes.width / 8));
@@ -92,7 +92,7 @@ void to_memory(const char* call, Site at, const Lanes& lanes, const LocalTensor<
         uint8_t flags[256];
         for (int64_t repeat = 0; repeat < lanes.repeats; ++repeat) {
             std::memset(flags, 0, sizeof flags);
-            reduce::each_piece(lanes, step, sizeof(T), repeat, [&](int64_t lane, int64_t n, int64_t) {
+            reduce_impl::each_piece(lanes, step, sizeof(T), repeat, [&](int64_t lane, int64_t n, int64_t) {
                 const T* const a = reinterpret_cast<const T*>(in0 + lane_offset(repeat, lane, stride0, sizeof(T)));
                 const T* const b = in1 ? reinterpret_cast<const T*>(in1 + lane_offset(repeat, lane, stride1, sizeof(T))) : &scalar;
                 row(mode, a, b, in1 == nullptr, n, flags + lane);
@@ -115,7 +115,7 @@ Lanes lanes_of(Mask mask, uint8_t repeats, int64_t size) {
     return is_2201 ? all_lanes(repeats, size) : mask_lanes<isSetMask>(mask, repeats, size);
 }
 
-}  // namespace compare
+}  // namespace compare_impl
 
 // ---- Compare ----
 
@@ -123,22 +123,22 @@ Lanes lanes_of(Mask mask, uint8_t repeats, int64_t size) {
 template <class T, class U>
 void Compare(const LocalTensor<U>& dst, const LocalTensor<T>& src0, const LocalTensor<T>& src1, CMPMODE cmpMode, uint32_t count, Site at = Site::here()) {
     Compare_types<T, true>();
-    if (!compare::legal_count<T>(count, "Compare", at)) return;
+    if (!compare_impl::legal_count<T>(count, "Compare", at)) return;
     const Stride all{};
-    compare::to_memory("Compare", at, compare::all_lanes(count * sizeof(T) / ONE_REPEAT_BYTE_SIZE, sizeof(T)), dst, src0, all, &src1, all, T{}, cmpMode);
+    compare_impl::to_memory("Compare", at, compare_impl::all_lanes(count * sizeof(T) / ONE_REPEAT_BYTE_SIZE, sizeof(T)), dst, src0, all, &src1, all, T{}, cmpMode);
 }
 template <class T, class U, bool isSetMask = true>
 void Compare(const LocalTensor<U>& dst, const LocalTensor<T>& src0, const LocalTensor<T>& src1, CMPMODE cmpMode, const uint64_t mask[], uint8_t repeatTime,
              const BinaryRepeatParams& p, Site at = Site::here()) {
     Compare_types<T, false>();
-    compare::to_memory("Compare", at, compare::lanes_of<isSetMask>(mask, repeatTime, sizeof(T)), dst, src0, Stride{p.src0BlkStride, p.src0RepStride}, &src1,
+    compare_impl::to_memory("Compare", at, compare_impl::lanes_of<isSetMask>(mask, repeatTime, sizeof(T)), dst, src0, Stride{p.src0BlkStride, p.src0RepStride}, &src1,
                        Stride{p.src1BlkStride, p.src1RepStride}, T{}, cmpMode);
 }
 template <class T, class U, bool isSetMask = true>
 void Compare(const LocalTensor<U>& dst, const LocalTensor<T>& src0, const LocalTensor<T>& src1, CMPMODE cmpMode, const uint64_t mask, uint8_t repeatTime,
              const BinaryRepeatParams& p, Site at = Site::here()) {
     Compare_types<T, false>();
-    compare::to_memory("Compare", at, compare::lanes_of<isSetMask>(mask, repeatTime, sizeof(T)), dst, src0, Stride{p.src0BlkStride, p.src0RepStride}, &src1,
+    compare_impl::to_memory("Compare", at, compare_impl::lanes_of<isSetMask>(mask, repeatTime, sizeof(T)), dst, src0, Stride{p.src0BlkStride, p.src0RepStride}, &src1,
                        Stride{p.src1BlkStride, p.src1RepStride}, T{}, cmpMode);
 }
 
@@ -147,22 +147,22 @@ void Compare(const LocalTensor<U>& dst, const LocalTensor<T>& src0, const LocalT
     void Name(const LocalTensor<U>& dst, const LocalTensor<T>& src0, const T src1Scalar, CMPMODE cmpMode, uint32_t count, Site at = Site::here()) { \
         Compare_types<T, true>();                                                                                                     \
         static_assert(std::is_same_v<U, uint8_t>, #Name ": dst is uint8_t");                                                          \
-        if (!compare::legal_count<T>(count, #Name, at)) return;                                                                       \
-        compare::to_memory<T>(#Name, at, compare::all_lanes(count * sizeof(T) / ONE_REPEAT_BYTE_SIZE, sizeof(T)), dst, src0, Stride{}, nullptr, {}, src1Scalar, cmpMode); \
+        if (!compare_impl::legal_count<T>(count, #Name, at)) return;                                                                       \
+        compare_impl::to_memory<T>(#Name, at, compare_impl::all_lanes(count * sizeof(T) / ONE_REPEAT_BYTE_SIZE, sizeof(T)), dst, src0, Stride{}, nullptr, {}, src1Scalar, cmpMode); \
     }                                                                                                                                 \
     template <class T, class U, bool isSetMask = true>                                                                                \
     void Name(const LocalTensor<U>& dst, const LocalTensor<T>& src0, const T src1Scalar, CMPMODE cmpMode, const uint64_t mask[], uint8_t repeatTime, \
               const UnaryRepeatParams& p, Site at = Site::here()) {                                                                   \
         Compare_types<T, false>();                                                                                                    \
         static_assert(std::is_same_v<U, uint8_t>, #Name ": dst is uint8_t");                                                          \
-        compare::to_memory<T>(#Name, at, compare::lanes_of<isSetMask>(mask, repeatTime, sizeof(T)), dst, src0, Stride{p.srcBlkStride, p.srcRepStride}, nullptr, {}, src1Scalar, cmpMode); \
+        compare_impl::to_memory<T>(#Name, at, compare_impl::lanes_of<isSetMask>(mask, repeatTime, sizeof(T)), dst, src0, Stride{p.srcBlkStride, p.srcRepStride}, nullptr, {}, src1Scalar, cmpMode); \
     }                                                                                                                                 \
     template <class T, class U, bool isSetMask = true>                                                                                \
     void Name(const LocalTensor<U>& dst, const LocalTensor<T>& src0, const T src1Scalar, CMPMODE cmpMode, const uint64_t mask, uint8_t repeatTime, \
               const UnaryRepeatParams& p, Site at = Site::here()) {                                                                   \
         Compare_types<T, false>();                                                                                                    \
         static_assert(std::is_same_v<U, uint8_t>, #Name ": dst is uint8_t");                                                          \
-        compare::to_memory<T>(#Name, at, compare::lanes_of<isSetMask>(mask, repeatTime, sizeof(T)), dst, src0, Stride{p.srcBlkStride, p.srcRepStride}, nullptr, {}, src1Scalar, cmpMode); \
+        compare_impl::to_memory<T>(#Name, at, compare_impl::lanes_of<isSetMask>(mask, repeatTime, sizeof(T)), dst, src0, Stride{p.srcBlkStride, p.srcRepStride}, nullptr, {}, src1Scalar, cmpMode); \
     }
 /// Bit i of dst = src0[i] cmpMode src1Scalar. Source: [Compares]; CompareScalar is its former name.
 EMULATOR_COMPARE_SCALAR(Compares)
@@ -171,7 +171,7 @@ EMULATOR_COMPARE_SCALAR(CompareScalar)
 
 // ---- The register of 128 bits between Compare and Select ----
 
-namespace compare {
+namespace compare_impl {
 
 template <class T>
 void to_register(Site at, const Lanes& lanes, const LocalTensor<T>& src0, const LocalTensor<T>& src1, CMPMODE mode, const BinaryRepeatParams& p) {
@@ -180,7 +180,7 @@ void to_register(Site at, const Lanes& lanes, const LocalTensor<T>& src0, const 
     if (!legal_mode(mode, "Compare", at) || !legal(lanes, "Compare", at)) return;
     if (!emulator::require(lanes.repeats == 1, "argument", at, "Compare", "into the register it compares one repeat; counter mode asks for " + std::to_string(lanes.count) + " elements.")) return;
     const Stride stride0{p.src0BlkStride, p.src0RepStride}, stride1{p.src1BlkStride, p.src1RepStride};
-    emulator::Instruction what = reduce::instruction("Compare", at, lanes);
+    emulator::Instruction what = reduce_impl::instruction("Compare", at, lanes);
     add_lane_accesses(what.accesses, src0, emulator::Access::Kind::Read, "src0", lanes, stride0);
     add_lane_accesses(what.accesses, src1, emulator::Access::Kind::Read, "src1", lanes, stride1);
     emulator::Core& core = emulator::core();
@@ -188,7 +188,7 @@ void to_register(Site at, const Lanes& lanes, const LocalTensor<T>& src0, const 
     const uint8_t* const in1 = core.local(src1.space(), src1.address());
     emulator::issue(std::move(what), [=, lanes = lanes] {
         auto& bits = emulator::core().control.compare_mask;
-        reduce::each_piece(lanes, Stride{0, 0}, sizeof(T), 0, [&](int64_t lane, int64_t n, int64_t) {
+        reduce_impl::each_piece(lanes, Stride{0, 0}, sizeof(T), 0, [&](int64_t lane, int64_t n, int64_t) {
             uint8_t flags[128];
             row(mode, reinterpret_cast<const T*>(in0 + lane_offset(0, lane, stride0, sizeof(T))),
                 reinterpret_cast<const T*>(in1 + lane_offset(0, lane, stride1, sizeof(T))), false, n, flags);
@@ -200,17 +200,17 @@ void to_register(Site at, const Lanes& lanes, const LocalTensor<T>& src0, const 
     });
 }
 
-}  // namespace compare
+}  // namespace compare_impl
 
 /// Bit i of the register = src0[i] cmpMode src1[i], for the lanes of one repeat; bits of other lanes stay ([asc_eq], limits).
 /// Source: [Compare, result in a register].
 template <class T, bool isSetMask = true>
 void Compare(const LocalTensor<T>& src0, const LocalTensor<T>& src1, CMPMODE cmpMode, const uint64_t mask[], const BinaryRepeatParams& repeatParams, Site at = Site::here()) {
-    compare::to_register(at, mask_lanes<isSetMask>(mask, 1, sizeof(T)), src0, src1, cmpMode, repeatParams);
+    compare_impl::to_register(at, mask_lanes<isSetMask>(mask, 1, sizeof(T)), src0, src1, cmpMode, repeatParams);
 }
 template <class T, bool isSetMask = true>
 void Compare(const LocalTensor<T>& src0, const LocalTensor<T>& src1, CMPMODE cmpMode, const uint64_t mask, const BinaryRepeatParams& repeatParams, Site at = Site::here()) {
-    compare::to_register(at, mask_lanes<isSetMask>(mask, 1, sizeof(T)), src0, src1, cmpMode, repeatParams);
+    compare_impl::to_register(at, mask_lanes<isSetMask>(mask, 1, sizeof(T)), src0, src1, cmpMode, repeatParams);
 }
 
 /// The register's 16 bytes to dst, which has room for 128. Source: [GetCmpMask].
@@ -241,7 +241,7 @@ void SetCmpMask(const LocalTensor<T>& src, Site at = Site::here()) {
 
 // ---- Select ----
 
-namespace compare {
+namespace compare_impl {
 
 /// Where the bits come from, and whether repeats use them up or share the first ones.
 struct Bits {
@@ -257,14 +257,14 @@ void select(Site at, const Lanes& given, const LocalTensor<T>& dst, Stride to, c
     EMULATOR_USES("asc_uses_vector");
     const char* const call = "Select";
     if (!legal(given, call, at)) return;
-    const Lanes lanes = reduce::in_repeats(given);
-    emulator::Instruction what = reduce::instruction(call, at, given);
+    const Lanes lanes = reduce_impl::in_repeats(given);
+    emulator::Instruction what = reduce_impl::instruction(call, at, given);
     if (selection) what.accesses.push_back(*selection);
     add_lane_accesses(what.accesses, src0, emulator::Access::Kind::Read, "src0", given, stride0);
     if (src1) add_lane_accesses(what.accesses, *src1, emulator::Access::Kind::Read, "src1", given, stride1);
     add_lane_accesses(what.accesses, dst, emulator::Access::Kind::Write, "dst", given, to);
     emulator::Core& core = emulator::core();
-    reduce::Working scratch;
+    reduce_impl::Working scratch;
     if (takes_scratch) {
         constexpr int64_t size = 8192;
         const int64_t begin = core.capacity[static_cast<int>(emulator::Space::UB)] - size;
@@ -300,7 +300,7 @@ void select(Site at, const Lanes& given, const LocalTensor<T>& dst, Stride to, c
         for (int64_t repeat = 0; repeat < lanes.repeats; ++repeat) {
             const int64_t here = lanes.last_partial && repeat == lanes.repeats - 1 ? (lanes.last_partial + 7) / 8 : bytes;
             for (int64_t byte = 0; byte < here; ++byte) unpack(source[(bits.shared ? 0 : repeat * bytes) + byte], flags + 8 * byte);
-            reduce::each_piece(lanes, step, sizeof(T), repeat, [&](int64_t lane, int64_t n, int64_t) {
+            reduce_impl::each_piece(lanes, step, sizeof(T), repeat, [&](int64_t lane, int64_t n, int64_t) {
                 T* const d = reinterpret_cast<T*>(out + lane_offset(repeat, lane, to, sizeof(T)));
                 const T* const a = reinterpret_cast<const T*>(in0 + lane_offset(repeat, lane, stride0, sizeof(T)));
                 const T* const b = in1 ? reinterpret_cast<const T*>(in1 + lane_offset(repeat, lane, stride1, sizeof(T))) : nullptr;
@@ -334,32 +334,32 @@ void select_by_tensor(Site at, const Lanes& lanes, const LocalTensor<T>& dst, co
            scalar, scalar_in_register, bits, &selection, is_2201 && !bits.shared && !scalar_in_register);
 }
 
-}  // namespace compare
+}  // namespace compare_impl
 
 /// dst[i] = bit i of selMask ? src0[i] : src1. VSEL_TENSOR_SCALAR_MODE. With a mask, repeat r takes bits from
 /// r * 256 / sizeof(T) on. dav-2201 works in the last 8 KB of UB. Source: [Select].
 template <class T, class U>
 void Select(const LocalTensor<T>& dst, const LocalTensor<U>& selMask, const LocalTensor<T>& src0, T src1, SELMODE selMode, uint32_t count, Site at = Site::here()) {
     Select_types<T, true>();
-    compare::select_by_tensor<T>(at, flat_lanes(count, sizeof(T)), dst, selMask, src0, nullptr, src1, false, selMode, {});
+    compare_impl::select_by_tensor<T>(at, flat_lanes(count, sizeof(T)), dst, selMask, src0, nullptr, src1, false, selMode, {});
 }
 template <class T, class U, bool isSetMask = true>
 void Select(const LocalTensor<T>& dst, const LocalTensor<U>& selMask, const LocalTensor<T>& src0, T src1, SELMODE selMode, uint64_t mask[], uint8_t repeatTime,
             const BinaryRepeatParams& repeatParams, Site at = Site::here()) {
     Select_types<T, false>();
-    compare::select_by_tensor<T>(at, bit_lanes(mask, repeatTime, sizeof(T)), dst, selMask, src0, nullptr, src1, false, selMode, repeatParams);
+    compare_impl::select_by_tensor<T>(at, bit_lanes(mask, repeatTime, sizeof(T)), dst, selMask, src0, nullptr, src1, false, selMode, repeatParams);
 }
 template <class T, class U, bool isSetMask = true>
 void Select(const LocalTensor<T>& dst, const LocalTensor<U>& selMask, const LocalTensor<T>& src0, T src1, SELMODE selMode, uint64_t mask, uint8_t repeatTime,
             const BinaryRepeatParams& repeatParams, Site at = Site::here()) {
     Select_types<T, false>();
-    compare::select_by_tensor<T>(at, counted_lanes(mask, repeatTime, sizeof(T)), dst, selMask, src0, nullptr, src1, false, selMode, repeatParams);
+    compare_impl::select_by_tensor<T>(at, counted_lanes(mask, repeatTime, sizeof(T)), dst, selMask, src0, nullptr, src1, false, selMode, repeatParams);
 }
 /// The same with the mask of SetVectorMask and the scalar of SetCmpMask.
 template <class T, class U>
 void Select(const LocalTensor<T>& dst, const LocalTensor<U>& selMask, const LocalTensor<T>& src0, uint8_t repeatTime, const BinaryRepeatParams& repeatParams, Site at = Site::here()) {
     Select_types<T, false>();
-    compare::select_by_tensor<T>(at, register_lanes(repeatTime, sizeof(T)), dst, selMask, src0, nullptr, T{}, true, SELMODE::VSEL_TENSOR_SCALAR_MODE, repeatParams);
+    compare_impl::select_by_tensor<T>(at, register_lanes(repeatTime, sizeof(T)), dst, selMask, src0, nullptr, T{}, true, SELMODE::VSEL_TENSOR_SCALAR_MODE, repeatParams);
 }
 
 /// dst[i] = bit of selMask ? src0[i] : src1[i]. VSEL_CMPMASK_SPR: every 256 bytes take the same first bits;
@@ -367,29 +367,29 @@ void Select(const LocalTensor<T>& dst, const LocalTensor<U>& selMask, const Loca
 template <class T, class U>
 void Select(const LocalTensor<T>& dst, const LocalTensor<U>& selMask, const LocalTensor<T>& src0, const LocalTensor<T>& src1, SELMODE selMode, uint32_t count, Site at = Site::here()) {
     Select_types<T, true>();
-    compare::select_by_tensor<T>(at, flat_lanes(count, sizeof(T)), dst, selMask, src0, &src1, T{}, false, selMode, {});
+    compare_impl::select_by_tensor<T>(at, flat_lanes(count, sizeof(T)), dst, selMask, src0, &src1, T{}, false, selMode, {});
 }
 template <class T, class U, bool isSetMask = true>
 void Select(const LocalTensor<T>& dst, const LocalTensor<U>& selMask, const LocalTensor<T>& src0, const LocalTensor<T>& src1, SELMODE selMode, uint64_t mask[],
             uint8_t repeatTime, const BinaryRepeatParams& repeatParams, Site at = Site::here()) {
     Select_types<T, false>();
-    compare::select_by_tensor<T>(at, bit_lanes(mask, repeatTime, sizeof(T)), dst, selMask, src0, &src1, T{}, false, selMode, repeatParams);
+    compare_impl::select_by_tensor<T>(at, bit_lanes(mask, repeatTime, sizeof(T)), dst, selMask, src0, &src1, T{}, false, selMode, repeatParams);
 }
 template <class T, class U, bool isSetMask = true>
 void Select(const LocalTensor<T>& dst, const LocalTensor<U>& selMask, const LocalTensor<T>& src0, const LocalTensor<T>& src1, SELMODE selMode, uint64_t mask,
             uint8_t repeatTime, const BinaryRepeatParams& repeatParams, Site at = Site::here()) {
     Select_types<T, false>();
-    compare::select_by_tensor<T>(at, counted_lanes(mask, repeatTime, sizeof(T)), dst, selMask, src0, &src1, T{}, false, selMode, repeatParams);
+    compare_impl::select_by_tensor<T>(at, counted_lanes(mask, repeatTime, sizeof(T)), dst, selMask, src0, &src1, T{}, false, selMode, repeatParams);
 }
 /// The same with the mask of SetVectorMask and what SetCmpMask or Compare left in the register: the bits, or their address.
 template <class T, SELMODE selMode>
 void Select(const LocalTensor<T>& dst, const LocalTensor<T>& src0, const LocalTensor<T>& src1, uint8_t repeatTime, const BinaryRepeatParams& p, Site at = Site::here()) {
     Select_types<T, false>();
     static_assert(selMode != SELMODE::VSEL_TENSOR_SCALAR_MODE, "Select: with a scalar in the register selMask is an argument");
-    compare::Bits bits;
+    compare_impl::Bits bits;
     bits.shared = selMode == SELMODE::VSEL_CMPMASK_SPR;
-    bits.from = bits.shared ? compare::Bits::From::Register : compare::Bits::From::Address;
-    compare::select<T>(at, register_lanes(repeatTime, sizeof(T)), dst, Stride{p.dstBlkStride, p.dstRepStride}, src0, Stride{p.src0BlkStride, p.src0RepStride}, &src1,
+    bits.from = bits.shared ? compare_impl::Bits::From::Register : compare_impl::Bits::From::Address;
+    compare_impl::select<T>(at, register_lanes(repeatTime, sizeof(T)), dst, Stride{p.dstBlkStride, p.dstRepStride}, src0, Stride{p.src0BlkStride, p.src0RepStride}, &src1,
                        Stride{p.src1BlkStride, p.src1RepStride}, T{}, false, bits, nullptr, false);
 }
 

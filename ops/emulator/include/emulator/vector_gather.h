@@ -35,7 +35,7 @@ EMULATOR_TYPES(Gather, (half, bfloat16_t, float, int16_t, uint16_t, int32_t, uin
                (half, bfloat16_t, float, int16_t, uint16_t, int32_t, uint32_t, int64_t, uint64_t), (int8_t, uint8_t))
 EMULATOR_TYPES(Gatherb, (uint16_t, uint32_t), (half, bfloat16_t, float, int8_t, uint8_t, int16_t, uint16_t, int32_t, uint32_t, int64_t, uint64_t), ())
 
-namespace gather {
+namespace gather_impl {
 
 /// Whether a built-in pattern, 1 to 7, keeps element `index` of a repeat.
 constexpr bool keeps(uint8_t pattern, int64_t index) {
@@ -56,7 +56,7 @@ void by_bits(Site at, const LocalTensor<T>& dst, const LocalTensor<T>& src, uint
     lanes.width = counted ? mask : ONE_REPEAT_BYTE_SIZE / static_cast<int64_t>(sizeof(T));
     lanes.repeats = params.repeatTimes, lanes.runs = {{0, lanes.width}};
     const Stride stride{params.src0BlockStride, params.src0RepeatStride};
-    emulator::Instruction what = reduce::instruction(call, at, lanes);
+    emulator::Instruction what = reduce_impl::instruction(call, at, lanes);
     what.cost.repeats = static_cast<uint64_t>(lanes.repeats * ((lanes.width * static_cast<int64_t>(sizeof(T)) + 255) / 256));
     add_lane_accesses(what.accesses, src, emulator::Access::Kind::Read, "src0", lanes, stride);
     const int64_t pitch = params.src1RepeatStride * ONE_BLK_SIZE;
@@ -120,9 +120,9 @@ void elements(const char* call, Site at, const Lanes& given, const LocalTensor<T
     if (!emulator::require(base % sizeof(T) == 0, "alignment", at, call, std::string(towards ? "dst" : "src") + "BaseAddr is " + std::to_string(base) + "; it has to be a multiple of the " + std::to_string(sizeof(T)) + " bytes of an element."))
         return;
     if (!emulator::require(far.address() % 32 == 0, "alignment", at, call, std::string(towards ? "dst" : "src") + " starts at byte " + std::to_string(far.address()) + " of UB; its address has to be a multiple of 32.")) return;
-    const Lanes lanes = reduce::in_repeats(given);
+    const Lanes lanes = reduce_impl::in_repeats(given);
     const Stride offset_stride{1, lanes.width * 4 / ONE_BLK_SIZE};
-    emulator::Instruction what = reduce::instruction(call, at, given);
+    emulator::Instruction what = reduce_impl::instruction(call, at, given);
     add_lane_accesses(what.accesses, offset, Kind::Read, towards ? "dstOffset" : "srcOffset", given, offset_stride);
     add_lane_accesses(what.accesses, line, towards ? Kind::Read : Kind::Write, towards ? "src" : "dst", given, line_stride);
     emulator::Core& core = emulator::core();
@@ -132,7 +132,7 @@ void elements(const char* call, Site at, const Lanes& given, const LocalTensor<T
     emulator::issue(std::move(what), [=] {
         std::vector<int64_t> at_line, at_far;
         for (int64_t repeat = 0; repeat < lanes.repeats; ++repeat)
-            reduce::each_piece(lanes, Stride{0, 0}, sizeof(T), repeat, [&](int64_t lane, int64_t n, int64_t) {
+            reduce_impl::each_piece(lanes, Stride{0, 0}, sizeof(T), repeat, [&](int64_t lane, int64_t n, int64_t) {
                 for (int64_t i = lane; i < lane + n; ++i) {
                     uint32_t place;
                     std::memcpy(&place, places + lane_offset(repeat, i, offset_stride, 4), 4);
@@ -150,7 +150,7 @@ void elements(const char* call, Site at, const Lanes& given, const LocalTensor<T
     });
 }
 
-}  // namespace gather
+}  // namespace gather_impl
 
 // ---- By bits ----
 
@@ -164,7 +164,7 @@ void GatherMask(const LocalTensor<T>& dst, const LocalTensor<T>& src0, const Loc
     static_assert(std::is_same_v<U, uint8_t> || std::is_same_v<U, uint16_t> || std::is_same_v<U, uint32_t>, "GatherMask: src1Pattern is uint8_t, uint16_t or uint32_t");
     static_assert(sizeof(U) == sizeof(T), "GatherMask: an element of src1Pattern has the size of one of src0");
     const emulator::Access pattern = src1Pattern.bytes(emulator::Access::Kind::Read, "src1Pattern", 0, 1);
-    gather::by_bits(at, dst, src0, 0, &pattern, emulator::core().local(src1Pattern.space(), src1Pattern.address()), reduceMode, mask, gatherMaskParams, rsvdCnt);
+    gather_impl::by_bits(at, dst, src0, 0, &pattern, emulator::core().local(src1Pattern.space(), src1Pattern.address()), reduceMode, mask, gatherMaskParams, rsvdCnt);
 }
 /// A built-in pattern of each repeat: 1 even, 2 odd elements; 3 to 6 the first to fourth of every four; 7 all.
 template <class T, GatherMaskMode mode = defaultGatherMaskMode>
@@ -173,7 +173,7 @@ void GatherMask(const LocalTensor<T>& dst, const LocalTensor<T>& src0, const uin
     GatherMask_types<T, false>();
     rsvdCnt = 0;
     if (!emulator::require(src1Pattern >= 1 && src1Pattern <= 7, "argument", at, "GatherMask", "src1Pattern is " + std::to_string(src1Pattern) + "; it has to be 1 to 7.")) return;
-    gather::by_bits(at, dst, src0, src1Pattern, nullptr, nullptr, reduceMode, mask, gatherMaskParams, rsvdCnt);
+    gather_impl::by_bits(at, dst, src0, src1Pattern, nullptr, nullptr, reduceMode, mask, gatherMaskParams, rsvdCnt);
 }
 
 // ---- By addresses ----
@@ -182,19 +182,19 @@ void GatherMask(const LocalTensor<T>& dst, const LocalTensor<T>& src0, const uin
 template <class T>
 void Gather(const LocalTensor<T>& dst, const LocalTensor<T>& src, const LocalTensor<uint32_t>& srcOffset, const uint32_t srcBaseAddr, const uint32_t count, Site at = Site::here()) {
     Gather_types<T, true>();
-    gather::elements<false>("Gather", at, flat_lanes(count, sizeof(T)), dst, Stride{}, src, srcOffset, srcBaseAddr);
+    gather_impl::elements<false>("Gather", at, flat_lanes(count, sizeof(T)), dst, Stride{}, src, srcOffset, srcBaseAddr);
 }
 template <class T>
 void Gather(const LocalTensor<T>& dst, const LocalTensor<T>& src, const LocalTensor<uint32_t>& srcOffset, const uint32_t srcBaseAddr, const uint64_t mask[],
             const uint8_t repeatTime, const uint16_t dstRepStride, Site at = Site::here()) {
     Gather_types<T, false>();
-    gather::elements<false>("Gather", at, bit_lanes(mask, repeatTime, sizeof(T)), dst, Stride{1, dstRepStride}, src, srcOffset, srcBaseAddr);
+    gather_impl::elements<false>("Gather", at, bit_lanes(mask, repeatTime, sizeof(T)), dst, Stride{1, dstRepStride}, src, srcOffset, srcBaseAddr);
 }
 template <class T>
 void Gather(const LocalTensor<T>& dst, const LocalTensor<T>& src, const LocalTensor<uint32_t>& srcOffset, const uint32_t srcBaseAddr, const uint64_t mask,
             const uint8_t repeatTime, const uint16_t dstRepStride, Site at = Site::here()) {
     Gather_types<T, false>();
-    gather::elements<false>("Gather", at, counted_lanes(mask, repeatTime, sizeof(T)), dst, Stride{1, dstRepStride}, src, srcOffset, srcBaseAddr);
+    gather_impl::elements<false>("Gather", at, counted_lanes(mask, repeatTime, sizeof(T)), dst, Stride{1, dstRepStride}, src, srcOffset, srcBaseAddr);
 }
 
 /// Block b of repeat r of dst = the 32 bytes of src at offset[8 r + b]. A dstBlkStride of 0 counts as 1. Source: [Gatherb].
@@ -209,7 +209,7 @@ void Gatherb(const LocalTensor<T>& dst, const LocalTensor<T>& src, const LocalTe
     Lanes lanes;
     lanes.width = ONE_REPEAT_BYTE_SIZE / static_cast<int64_t>(sizeof(T)), lanes.repeats = repeats, lanes.runs = {{0, lanes.width}};
     const Stride stride{repeatParams.dstBlkStride == 0 ? 1 : repeatParams.dstBlkStride, repeatParams.dstRepStride};
-    emulator::Instruction what = reduce::instruction(call, at, lanes);
+    emulator::Instruction what = reduce_impl::instruction(call, at, lanes);
     what.accesses.push_back(offset.access(emulator::Access::Kind::Read, "offset", 0, 8 * repeats));
     add_lane_accesses(what.accesses, dst, emulator::Access::Kind::Write, "dst", lanes, stride);
     emulator::Core& core = emulator::core();
@@ -227,7 +227,7 @@ void Gatherb(const LocalTensor<T>& dst, const LocalTensor<T>& src, const LocalTe
                 return;
         }
         const int64_t reach = *std::max_element(to.begin(), to.end()) + ONE_BLK_SIZE;
-        if (!gather::touch(src, emulator::Access::Kind::Read, "src", ONE_BLK_SIZE, from, dst.address(), reach, call, at, false)) return;
+        if (!gather_impl::touch(src, emulator::Access::Kind::Read, "src", ONE_BLK_SIZE, from, dst.address(), reach, call, at, false)) return;
         for (size_t i = 0; i < from.size(); ++i) std::memcpy(out + to[i], in + from[i], ONE_BLK_SIZE);
     });
 }
@@ -239,19 +239,19 @@ void Gatherb(const LocalTensor<T>& dst, const LocalTensor<T>& src, const LocalTe
 template <class T>
 void Scatter(const LocalTensor<T>& dst, const LocalTensor<T>& src, const LocalTensor<uint32_t>& dstOffset, const uint32_t dstBaseAddr, const uint32_t count, Site at = Site::here()) {
     EMULATOR_SCATTER(true);
-    gather::elements<true>("Scatter", at, flat_lanes(count, sizeof(T)), src, Stride{}, dst, dstOffset, dstBaseAddr);
+    gather_impl::elements<true>("Scatter", at, flat_lanes(count, sizeof(T)), src, Stride{}, dst, dstOffset, dstBaseAddr);
 }
 template <class T>
 void Scatter(const LocalTensor<T>& dst, const LocalTensor<T>& src, const LocalTensor<uint32_t>& dstOffset, const uint32_t dstBaseAddr, const uint64_t mask[],
              const uint8_t repeatTime, const uint8_t srcRepStride, Site at = Site::here()) {
     EMULATOR_SCATTER(false);
-    gather::elements<true>("Scatter", at, bit_lanes(mask, repeatTime, sizeof(T)), src, Stride{1, srcRepStride}, dst, dstOffset, dstBaseAddr);
+    gather_impl::elements<true>("Scatter", at, bit_lanes(mask, repeatTime, sizeof(T)), src, Stride{1, srcRepStride}, dst, dstOffset, dstBaseAddr);
 }
 template <class T>
 void Scatter(const LocalTensor<T>& dst, const LocalTensor<T>& src, const LocalTensor<uint32_t>& dstOffset, const uint32_t dstBaseAddr, const uint64_t mask,
              const uint8_t repeatTime, const uint8_t srcRepStride, Site at = Site::here()) {
     EMULATOR_SCATTER(false);
-    gather::elements<true>("Scatter", at, counted_lanes(mask, repeatTime, sizeof(T)), src, Stride{1, srcRepStride}, dst, dstOffset, dstBaseAddr);
+    gather_impl::elements<true>("Scatter", at, counted_lanes(mask, repeatTime, sizeof(T)), src, Stride{1, srcRepStride}, dst, dstOffset, dstBaseAddr);
 }
 #undef EMULATOR_SCATTER
 

@@ -14,16 +14,16 @@ namespace AscendC {
 enum class ReduceType { NONE = -1, SUM = 0, MAX, MIN };
 enum class ReduceOrder : uint8_t { ORDER_VALUE_INDEX = 0, ORDER_INDEX_VALUE, ORDER_ONLY_VALUE, ORDER_ONLY_INDEX };
 
-/// Where results of vector instructions wait for the scalar, in Control::extra.
-enum ResultRegister { RESULT_SUM = 7, RESULT_EXTREME = 6, RESULT_EXTREME_INDEX = 5, RESULT_MERGED = 4 };
-
 EMULATOR_TYPES(WholeReduce, (half, float), (half, float, int16_t, uint16_t, int32_t, uint32_t), ())
 EMULATOR_TYPES(BlockReduce, (half, float), (half, float), ())
 EMULATOR_TYPES(PairReduce, (half, float), (half, float), ())
 EMULATOR_TYPES(ReduceSum, (half, float), (half, float, int32_t, uint32_t), (int64_t, uint64_t))
 EMULATOR_TYPES(ReduceMax, (half, float), (half, float, int16_t, uint16_t, int32_t, uint32_t), (int64_t, uint64_t))
 
-namespace reduce {
+namespace reduce_impl {
+
+/// Where results of vector instructions wait for the scalar, in Control::extra.
+enum ResultRegister { RESULT_SUM = 7, RESULT_EXTREME = 6, RESULT_EXTREME_INDEX = 5, RESULT_MERGED = 4 };
 
 /// A form with a count as repeats, the last of which may be short.
 inline Lanes in_repeats(const Lanes& lanes) {
@@ -443,7 +443,7 @@ void whole_extreme(const char* call, Site at, const Lanes& given, const LocalTen
     });
 }
 
-}  // namespace reduce
+}  // namespace reduce_impl
 
 
 // ---- A repeat of 256 bytes to one ----
@@ -453,24 +453,24 @@ void whole_extreme(const char* call, Site at, const Lanes& given, const LocalTen
 template <ReduceType reduceType, class T, class U, bool isSetMask = true>
 void ReduceRepeat(const LocalTensor<T>& dst, const LocalTensor<U>& src, const uint64_t mask[], const int32_t repeatTime, const int32_t dstRepStride,
                   const int32_t srcBlkStride, const int32_t srcRepStride, ReduceOrder order = ReduceOrder::ORDER_VALUE_INDEX, Site at = Site::here()) {
-    reduce::repeats<reduceType>("ReduceRepeat", at, mask_lanes<isSetMask>(mask, repeatTime, sizeof(U)), dst, src, dstRepStride, srcBlkStride, srcRepStride, order);
+    reduce_impl::repeats<reduceType>("ReduceRepeat", at, mask_lanes<isSetMask>(mask, repeatTime, sizeof(U)), dst, src, dstRepStride, srcBlkStride, srcRepStride, order);
 }
 template <ReduceType reduceType, class T, class U, bool isSetMask = true>
 void ReduceRepeat(const LocalTensor<T>& dst, const LocalTensor<U>& src, const int32_t mask, const int32_t repeatTime, const int32_t dstRepStride,
                   const int32_t srcBlkStride, const int32_t srcRepStride, ReduceOrder order = ReduceOrder::ORDER_VALUE_INDEX, Site at = Site::here()) {
-    reduce::repeats<reduceType>("ReduceRepeat", at, mask_lanes<isSetMask>(static_cast<uint64_t>(mask), repeatTime, sizeof(U)), dst, src, dstRepStride, srcBlkStride, srcRepStride, order);
+    reduce_impl::repeats<reduceType>("ReduceRepeat", at, mask_lanes<isSetMask>(static_cast<uint64_t>(mask), repeatTime, sizeof(U)), dst, src, dstRepStride, srcBlkStride, srcRepStride, order);
 }
 
 /// The sum of each repeat; dstRepStride counts elements of dst. Source: WholeReduceSum, now [ReduceRepeat].
 template <class T, bool isSetMask = true, class U = T>
 void WholeReduceSum(const LocalTensor<U>& dst, const LocalTensor<T>& src, const uint64_t mask[], const int32_t repeatTime, const int32_t dstRepStride,
                     const int32_t srcBlkStride, const int32_t srcRepStride, Site at = Site::here()) {
-    reduce::repeats<ReduceType::SUM>("WholeReduceSum", at, mask_lanes<isSetMask>(mask, repeatTime, sizeof(T)), dst, src, dstRepStride, srcBlkStride, srcRepStride, {});
+    reduce_impl::repeats<ReduceType::SUM>("WholeReduceSum", at, mask_lanes<isSetMask>(mask, repeatTime, sizeof(T)), dst, src, dstRepStride, srcBlkStride, srcRepStride, {});
 }
 template <class T, bool isSetMask = true, class U = T>
 void WholeReduceSum(const LocalTensor<U>& dst, const LocalTensor<T>& src, const int32_t mask, const int32_t repeatTime, const int32_t dstRepStride,
                     const int32_t srcBlkStride, const int32_t srcRepStride, Site at = Site::here()) {
-    reduce::repeats<ReduceType::SUM>("WholeReduceSum", at, mask_lanes<isSetMask>(static_cast<uint64_t>(mask), repeatTime, sizeof(T)), dst, src, dstRepStride, srcBlkStride, srcRepStride, {});
+    reduce_impl::repeats<ReduceType::SUM>("WholeReduceSum", at, mask_lanes<isSetMask>(static_cast<uint64_t>(mask), repeatTime, sizeof(T)), dst, src, dstRepStride, srcBlkStride, srcRepStride, {});
 }
 
 /// WholeReduceSum; dstBlkStride has no effect. Source: RepeatReduceSum, now [ReduceRepeat].
@@ -478,19 +478,19 @@ template <class T, bool isSetMask = true, class U = T>
 void RepeatReduceSum(const LocalTensor<U>& dst, const LocalTensor<T>& src, const int32_t repeatTime, const int32_t mask, const int32_t dstBlkStride,
                      const int32_t srcBlkStride, const int32_t dstRepStride, const int32_t srcRepStride, Site at = Site::here()) {
     static_cast<void>(dstBlkStride);
-    reduce::repeats<ReduceType::SUM>("RepeatReduceSum", at, mask_lanes<isSetMask>(static_cast<uint64_t>(mask), repeatTime, sizeof(T)), dst, src, dstRepStride, srcBlkStride, srcRepStride, {});
+    reduce_impl::repeats<ReduceType::SUM>("RepeatReduceSum", at, mask_lanes<isSetMask>(static_cast<uint64_t>(mask), repeatTime, sizeof(T)), dst, src, dstRepStride, srcBlkStride, srcRepStride, {});
 }
 
 #define EMULATOR_WHOLE(Name, type)                                                                                                    \
     template <class T, bool isSetMask = true>                                                                                         \
     void Name(const LocalTensor<T>& dst, const LocalTensor<T>& src, const uint64_t mask[], const int32_t repeatTime, const int32_t dstRepStride, \
               const int32_t srcBlkStride, const int32_t srcRepStride, ReduceOrder order = ReduceOrder::ORDER_VALUE_INDEX, Site at = Site::here()) { \
-        reduce::repeats<type>(#Name, at, mask_lanes<isSetMask>(mask, repeatTime, sizeof(T)), dst, src, dstRepStride, srcBlkStride, srcRepStride, order); \
+        reduce_impl::repeats<type>(#Name, at, mask_lanes<isSetMask>(mask, repeatTime, sizeof(T)), dst, src, dstRepStride, srcBlkStride, srcRepStride, order); \
     }                                                                                                                                 \
     template <class T, bool isSetMask = true>                                                                                         \
     void Name(const LocalTensor<T>& dst, const LocalTensor<T>& src, const int32_t mask, const int32_t repeatTime, const int32_t dstRepStride, \
               const int32_t srcBlkStride, const int32_t srcRepStride, ReduceOrder order = ReduceOrder::ORDER_VALUE_INDEX, Site at = Site::here()) { \
-        reduce::repeats<type>(#Name, at, mask_lanes<isSetMask>(static_cast<uint64_t>(mask), repeatTime, sizeof(T)), dst, src, dstRepStride, srcBlkStride, srcRepStride, order); \
+        reduce_impl::repeats<type>(#Name, at, mask_lanes<isSetMask>(static_cast<uint64_t>(mask), repeatTime, sizeof(T)), dst, src, dstRepStride, srcBlkStride, srcRepStride, order); \
     }
 /// The largest and the smallest of each repeat and where it is. Source: WholeReduceMax, WholeReduceMin, now [ReduceRepeat].
 EMULATOR_WHOLE(WholeReduceMax, ReduceType::MAX)
@@ -506,14 +506,14 @@ void ReduceDataBlock(const LocalTensor<T>& dst, const LocalTensor<U>& src, const
                      const int32_t srcBlkStride, const int32_t srcRepStride, Site at = Site::here()) {
     static_assert(std::is_same_v<T, U>, "ReduceDataBlock: dst and src have one type");
     BlockReduce_types<T, false>();
-    reduce::groups<reduceType>("ReduceDataBlock", at, mask_lanes<isSetMask>(mask, repeatTime, sizeof(T)), dst, src, ONE_BLK_SIZE / static_cast<int64_t>(sizeof(T)), dstRepStride, srcBlkStride, srcRepStride);
+    reduce_impl::groups<reduceType>("ReduceDataBlock", at, mask_lanes<isSetMask>(mask, repeatTime, sizeof(T)), dst, src, ONE_BLK_SIZE / static_cast<int64_t>(sizeof(T)), dstRepStride, srcBlkStride, srcRepStride);
 }
 template <ReduceType reduceType, class T, class U, bool isSetMask = true>
 void ReduceDataBlock(const LocalTensor<T>& dst, const LocalTensor<U>& src, const int32_t mask, const int32_t repeatTime, const int32_t dstRepStride,
                      const int32_t srcBlkStride, const int32_t srcRepStride, Site at = Site::here()) {
     static_assert(std::is_same_v<T, U>, "ReduceDataBlock: dst and src have one type");
     BlockReduce_types<T, false>();
-    reduce::groups<reduceType>("ReduceDataBlock", at, mask_lanes<isSetMask>(static_cast<uint64_t>(mask), repeatTime, sizeof(T)), dst, src, ONE_BLK_SIZE / static_cast<int64_t>(sizeof(T)), dstRepStride, srcBlkStride, srcRepStride);
+    reduce_impl::groups<reduceType>("ReduceDataBlock", at, mask_lanes<isSetMask>(static_cast<uint64_t>(mask), repeatTime, sizeof(T)), dst, src, ONE_BLK_SIZE / static_cast<int64_t>(sizeof(T)), dstRepStride, srcBlkStride, srcRepStride);
 }
 
 /// dst[i] = src[2 i] + src[2 i + 1]; dstRepStride counts 128 bytes. Source: [ReducePairElem].
@@ -522,14 +522,14 @@ void ReducePairElem(const LocalTensor<T>& dst, const LocalTensor<U>& src, const 
                     const int32_t srcBlkStride, const int32_t srcRepStride, Site at = Site::here()) {
     static_assert(reduceType == ReduceType::SUM && std::is_same_v<T, U>, "ReducePairElem: sums alone, of one type");
     PairReduce_types<T, false>();
-    reduce::groups<reduceType>("ReducePairElem", at, mask_lanes<isSetMask>(mask, repeatTime, sizeof(T)), dst, src, 2, dstRepStride, srcBlkStride, srcRepStride);
+    reduce_impl::groups<reduceType>("ReducePairElem", at, mask_lanes<isSetMask>(mask, repeatTime, sizeof(T)), dst, src, 2, dstRepStride, srcBlkStride, srcRepStride);
 }
 template <ReduceType reduceType, class T, class U, bool isSetMask = true>
 void ReducePairElem(const LocalTensor<T>& dst, const LocalTensor<U>& src, const int32_t mask, const int32_t repeatTime, const int32_t dstRepStride,
                     const int32_t srcBlkStride, const int32_t srcRepStride, Site at = Site::here()) {
     static_assert(reduceType == ReduceType::SUM && std::is_same_v<T, U>, "ReducePairElem: sums alone, of one type");
     PairReduce_types<T, false>();
-    reduce::groups<reduceType>("ReducePairElem", at, mask_lanes<isSetMask>(static_cast<uint64_t>(mask), repeatTime, sizeof(T)), dst, src, 2, dstRepStride, srcBlkStride, srcRepStride);
+    reduce_impl::groups<reduceType>("ReducePairElem", at, mask_lanes<isSetMask>(static_cast<uint64_t>(mask), repeatTime, sizeof(T)), dst, src, 2, dstRepStride, srcBlkStride, srcRepStride);
 }
 
 // The former names take repeatTime before the mask.
@@ -538,13 +538,13 @@ void ReducePairElem(const LocalTensor<T>& dst, const LocalTensor<U>& src, const 
     void Name(const LocalTensor<T>& dst, const LocalTensor<T>& src, const int32_t repeatTime, const uint64_t mask[], const int32_t dstRepStride, \
               const int32_t srcBlkStride, const int32_t srcRepStride, Site at = Site::here()) {                                       \
         Family##_types<T, false>();                                                                                                   \
-        reduce::groups<type>(#Name, at, mask_lanes<isSetMask>(mask, repeatTime, sizeof(T)), dst, src, group, dstRepStride, srcBlkStride, srcRepStride); \
+        reduce_impl::groups<type>(#Name, at, mask_lanes<isSetMask>(mask, repeatTime, sizeof(T)), dst, src, group, dstRepStride, srcBlkStride, srcRepStride); \
     }                                                                                                                                 \
     template <class T, bool isSetMask = true>                                                                                         \
     void Name(const LocalTensor<T>& dst, const LocalTensor<T>& src, const int32_t repeatTime, const int32_t mask, const int32_t dstRepStride, \
               const int32_t srcBlkStride, const int32_t srcRepStride, Site at = Site::here()) {                                       \
         Family##_types<T, false>();                                                                                                   \
-        reduce::groups<type>(#Name, at, mask_lanes<isSetMask>(static_cast<uint64_t>(mask), repeatTime, sizeof(T)), dst, src, group, dstRepStride, srcBlkStride, srcRepStride); \
+        reduce_impl::groups<type>(#Name, at, mask_lanes<isSetMask>(static_cast<uint64_t>(mask), repeatTime, sizeof(T)), dst, src, group, dstRepStride, srcBlkStride, srcRepStride); \
     }
 /// Source: BlockReduceSum, BlockReduceMax, BlockReduceMin, now [ReduceDataBlock]; PairReduceSum, now [ReducePairElem].
 EMULATOR_GROUPS(BlockReduceSum, BlockReduce, ReduceType::SUM, ONE_BLK_SIZE / static_cast<int64_t>(sizeof(T)))
@@ -560,19 +560,19 @@ EMULATOR_GROUPS(PairReduceSum, PairReduce, ReduceType::SUM, 2)
 template <class T, bool isSetMask = true>
 void ReduceSum(const LocalTensor<T>& dst, const LocalTensor<T>& src, const LocalTensor<T>& sharedTmpBuffer, const int32_t count, Site at = Site::here()) {
     ReduceSum_types<T, true>();
-    reduce::whole_sum(at, count_lanes<isSetMask>(count, sizeof(T)), dst, src, sharedTmpBuffer, DEFAULT_REPEAT_STRIDE, true);
+    reduce_impl::whole_sum(at, count_lanes<isSetMask>(count, sizeof(T)), dst, src, sharedTmpBuffer, DEFAULT_REPEAT_STRIDE, true);
 }
 template <class T>
 void ReduceSum(const LocalTensor<T>& dst, const LocalTensor<T>& src, const LocalTensor<T>& sharedTmpBuffer, const uint64_t mask[], const int32_t repeatTime,
                const int32_t srcRepStride, Site at = Site::here()) {
     ReduceSum_types<T, false>();
-    reduce::whole_sum(at, bit_lanes(mask, repeatTime, sizeof(T)), dst, src, sharedTmpBuffer, srcRepStride, false);
+    reduce_impl::whole_sum(at, bit_lanes(mask, repeatTime, sizeof(T)), dst, src, sharedTmpBuffer, srcRepStride, false);
 }
 template <class T>
 void ReduceSum(const LocalTensor<T>& dst, const LocalTensor<T>& src, const LocalTensor<T>& sharedTmpBuffer, const int32_t mask, const int32_t repeatTime,
                const int32_t srcRepStride, Site at = Site::here()) {
     ReduceSum_types<T, false>();
-    reduce::whole_sum(at, counted_lanes(static_cast<uint64_t>(mask), repeatTime, sizeof(T)), dst, src, sharedTmpBuffer, srcRepStride, false);
+    reduce_impl::whole_sum(at, counted_lanes(static_cast<uint64_t>(mask), repeatTime, sizeof(T)), dst, src, sharedTmpBuffer, srcRepStride, false);
 }
 
 #define EMULATOR_EXTREME(Name, type)                                                                                                  \
@@ -580,19 +580,19 @@ void ReduceSum(const LocalTensor<T>& dst, const LocalTensor<T>& src, const Local
     void Name(const LocalTensor<T>& dst, const LocalTensor<T>& src, const LocalTensor<T>& sharedTmpBuffer, const int32_t count, bool calIndex = 0, \
               Site at = Site::here()) {                                                                                               \
         ReduceMax_types<T, true>();                                                                                                   \
-        reduce::whole_extreme<type>(#Name, at, flat_lanes(count, sizeof(T)), dst, src, sharedTmpBuffer, DEFAULT_REPEAT_STRIDE, calIndex, true); \
+        reduce_impl::whole_extreme<type>(#Name, at, flat_lanes(count, sizeof(T)), dst, src, sharedTmpBuffer, DEFAULT_REPEAT_STRIDE, calIndex, true); \
     }                                                                                                                                 \
     template <class T>                                                                                                                \
     void Name(const LocalTensor<T>& dst, const LocalTensor<T>& src, const LocalTensor<T>& sharedTmpBuffer, const uint64_t mask[], const int32_t repeatTime, \
               const int32_t srcRepStride, bool calIndex = 0, Site at = Site::here()) {                                                \
         ReduceMax_types<T, false>();                                                                                                  \
-        reduce::whole_extreme<type>(#Name, at, bit_lanes(mask, repeatTime, sizeof(T)), dst, src, sharedTmpBuffer, srcRepStride, calIndex, false); \
+        reduce_impl::whole_extreme<type>(#Name, at, bit_lanes(mask, repeatTime, sizeof(T)), dst, src, sharedTmpBuffer, srcRepStride, calIndex, false); \
     }                                                                                                                                 \
     template <class T>                                                                                                                \
     void Name(const LocalTensor<T>& dst, const LocalTensor<T>& src, const LocalTensor<T>& sharedTmpBuffer, const int32_t mask, const int32_t repeatTime, \
               const int32_t srcRepStride, bool calIndex = 0, Site at = Site::here()) {                                                \
         ReduceMax_types<T, false>();                                                                                                  \
-        reduce::whole_extreme<type>(#Name, at, counted_lanes(static_cast<uint64_t>(mask), repeatTime, sizeof(T)), dst, src, sharedTmpBuffer, srcRepStride, calIndex, false); \
+        reduce_impl::whole_extreme<type>(#Name, at, counted_lanes(static_cast<uint64_t>(mask), repeatTime, sizeof(T)), dst, src, sharedTmpBuffer, srcRepStride, calIndex, false); \
     }
 /// dst[0] = the largest or smallest element; calIndex: dst[1] = its index, as bits of an integer of T's size: the repeat
 /// times the elements of 256 bytes, and the lane. dav-2201 works in sharedTmpBuffer. Source: [ReduceMax], [ReduceMin].
@@ -611,8 +611,8 @@ void GetReduceRepeatMaxMinSpr(T& maxMinValue, T& maxMinIndex, Site at = Site::he
     static_assert(std::is_same_v<T, half> || std::is_same_v<T, float>, "GetReduceRepeatMaxMinSpr: half and float alone");
     emulator::wait_pipe(emulator::Pipe::V, "GetReduceRepeatMaxMinSpr", at);
     const auto& extra = emulator::core().control.extra;
-    std::memcpy(&maxMinValue, &extra[RESULT_EXTREME], sizeof(T));
-    std::memcpy(&maxMinIndex, &extra[RESULT_EXTREME_INDEX], sizeof(T));
+    std::memcpy(&maxMinValue, &extra[reduce_impl::RESULT_EXTREME], sizeof(T));
+    std::memcpy(&maxMinIndex, &extra[reduce_impl::RESULT_EXTREME_INDEX], sizeof(T));
 }
 template <class T>
 void GetReduceMaxMinCount(T& maxMinValue, T& maxMinIndex, Site at = Site::here()) { GetReduceRepeatMaxMinSpr(maxMinValue, maxMinIndex, at); }
@@ -623,7 +623,7 @@ T GetReduceRepeatSumSpr(Site at = Site::here()) {
     static_assert(std::is_same_v<T, half> || std::is_same_v<T, float>, "GetReduceRepeatSumSpr: half and float alone");
     emulator::wait_pipe(emulator::Pipe::V, "GetReduceRepeatSumSpr", at);
     T out;
-    std::memcpy(&out, &emulator::core().control.extra[RESULT_SUM], sizeof(T));
+    std::memcpy(&out, &emulator::core().control.extra[reduce_impl::RESULT_SUM], sizeof(T));
     return out;
 }
 template <class T>

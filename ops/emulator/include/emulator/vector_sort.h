@@ -32,7 +32,7 @@ struct MrgSortSrcList {
 
 EMULATOR_TYPES(Sort, (half, float), (half, float), ())
 
-namespace sorting {
+namespace sort_impl {
 
 constexpr int64_t PAIR = 8;
 
@@ -42,7 +42,7 @@ uint32_t key(const uint8_t* score) {
     T value;
     std::memcpy(&value, score, sizeof(T));
     const float number = static_cast<float>(value);
-    return static_cast<uint32_t>(reduce::rank<ReduceType::MAX>(number == 0 ? 0.0f : number)) ^ 0x80000000u;
+    return static_cast<uint32_t>(reduce_impl::rank<ReduceType::MAX>(number == 0 ? 0.0f : number)) ^ 0x80000000u;
 }
 
 /// dst = the `count` pairs of score[i] and index[i], sorted.
@@ -135,7 +135,7 @@ void merge_queues(Site at, const LocalTensor<T>& dst, const MrgSortSrcList<T>& s
         }
         uint64_t result = suspend ? 0 : 1ull << 63;
         for (int i = 0; i < 4; ++i) result |= static_cast<uint64_t>(taken[i]) << (16 * i);
-        emulator::core().control.extra[RESULT_MERGED] = result;
+        emulator::core().control.extra[reduce_impl::RESULT_MERGED] = result;
     });
 }
 
@@ -151,7 +151,7 @@ inline bool legal_repeats(const char* call, Site at, int64_t repeats) {
     return emulator::require(repeats >= 1 && repeats <= 255, "argument", at, call, "repeatTime is " + std::to_string(repeats) + "; it has to be 1 to 255.");
 }
 
-}  // namespace sorting
+}  // namespace sort_impl
 
 /// Each 32 scores of src0 and their indices of src1 as sorted pairs. Addresses: multiples of 32 bytes (the page also has 64 or
 /// 128 for src0, 128 for src1 and 256 for dst, taken as the size of a repeat). Source: [Sort32].
@@ -160,19 +160,19 @@ void Sort32(const LocalTensor<T>& dst, const LocalTensor<T>& src0, const LocalTe
     EMULATOR_USES("asc_uses_vector");
     Sort_types<T, false>();
     using Kind = emulator::Access::Kind;
-    if (!sorting::legal_repeats("Sort32", at, repeatTime)) return;
+    if (!sort_impl::legal_repeats("Sort32", at, repeatTime)) return;
     const int64_t count = 32ll * repeatTime;
-    emulator::Instruction what = sorting::run_instruction<T>("Sort32", at, count);
-    what.accesses = {src0.access(Kind::Read, "src0", 0, count), src1.access(Kind::Read, "src1", 0, count), dst.bytes(Kind::Write, "dst", 0, count * sorting::PAIR)};
+    emulator::Instruction what = sort_impl::run_instruction<T>("Sort32", at, count);
+    what.accesses = {src0.access(Kind::Read, "src0", 0, count), src1.access(Kind::Read, "src1", 0, count), dst.bytes(Kind::Write, "dst", 0, count * sort_impl::PAIR)};
     emulator::Core& core = emulator::core();
     uint8_t* const out = core.local(dst.space(), dst.address());
     const uint8_t* const scores = core.local(src0.space(), src0.address());
     const uint8_t* const indices = core.local(src1.space(), src1.address());
     emulator::issue(std::move(what), [=] {
-        uint8_t run[32 * sorting::PAIR];
+        uint8_t run[32 * sort_impl::PAIR];
         for (int64_t first = 0; first < count; first += 32) {
-            sorting::sort_run<T>(scores + first * static_cast<int64_t>(sizeof(T)), indices + first * 4, 32, run);
-            std::memcpy(out + first * sorting::PAIR, run, sizeof run);
+            sort_impl::sort_run<T>(scores + first * static_cast<int64_t>(sizeof(T)), indices + first * 4, 32, run);
+            std::memcpy(out + first * sort_impl::PAIR, run, sizeof run);
         }
     });
 }
@@ -181,14 +181,14 @@ void Sort32(const LocalTensor<T>& dst, const LocalTensor<T>& src0, const LocalTe
 /// when a queue is used up. Source: [MrgSort].
 template <class T>
 void MrgSort(const LocalTensor<T>& dst, const MrgSortSrcList<T>& src, const MrgSort4Info& params, Site at = Site::here()) {
-    sorting::merge_queues(at, dst, src, params);
+    sort_impl::merge_queues(at, dst, src, params);
 }
 
 /// How many pairs the last MrgSort took of each queue before it stopped. The scalar waits for the vector pipe: unknown
 /// whether the call itself does, its example has no wait. Source: [GetMrgSortResult].
 inline void GetMrgSortResult(uint16_t& mrgSortList1, uint16_t& mrgSortList2, uint16_t& mrgSortList3, uint16_t& mrgSortList4, Site at = Site::here()) {
     emulator::wait_pipe(emulator::Pipe::V, "GetMrgSortResult", at);
-    const uint64_t result = emulator::core().control.extra[RESULT_MERGED];
+    const uint64_t result = emulator::core().control.extra[reduce_impl::RESULT_MERGED];
     emulator::require(result >> 63 == 0, "argument", at, "GetMrgSortResult", "the MrgSort before it does not stop at the end of a queue; set its ifExhaustedSuspension.");
     mrgSortList1 = result & 0x7fff, mrgSortList2 = result >> 16 & 0x7fff, mrgSortList3 = result >> 32 & 0x7fff, mrgSortList4 = result >> 48 & 0x7fff;
 }
@@ -197,8 +197,8 @@ inline void GetMrgSortResult(uint16_t& mrgSortList1, uint16_t& mrgSortList2, uin
 template <class T, bool isExhaustedSuspension = false>
 void MrgSort(const LocalTensor<T>& dst, const MrgSortSrcList<T>& sortList, const uint16_t elementCountList[4], uint32_t sortedNum[4], uint16_t validBit, const int32_t repeatTime,
              Site at = Site::here()) {
-    if (!sorting::legal_repeats("MrgSort", at, repeatTime)) return;
-    sorting::merge_queues(at, dst, sortList, MrgSort4Info(elementCountList, isExhaustedSuspension, validBit, static_cast<uint16_t>(repeatTime)));
+    if (!sort_impl::legal_repeats("MrgSort", at, repeatTime)) return;
+    sort_impl::merge_queues(at, dst, sortList, MrgSort4Info(elementCountList, isExhaustedSuspension, validBit, static_cast<uint16_t>(repeatTime)));
     if constexpr (isExhaustedSuspension) {
         uint16_t taken[4];
         GetMrgSortResult(taken[0], taken[1], taken[2], taken[3], at);
@@ -211,9 +211,9 @@ void MrgSort(const LocalTensor<T>& dst, const MrgSortSrcList<T>& sortList, const
 /// Where pair `elemOffset` is, and how long `elemCount` pairs are, in elements of T: the pages call the unit bytes, but their
 /// examples index tensors of T by it. Source: [GetSortOffset], [GetSortLen].
 template <class T>
-uint32_t GetSortOffset(const uint32_t elemOffset) { return elemOffset * static_cast<uint32_t>(sorting::PAIR / sizeof(T)); }
+uint32_t GetSortOffset(const uint32_t elemOffset) { return elemOffset * static_cast<uint32_t>(sort_impl::PAIR / sizeof(T)); }
 template <class T>
-uint32_t GetSortLen(const uint32_t elemCount) { return elemCount * static_cast<uint32_t>(sorting::PAIR / sizeof(T)); }
+uint32_t GetSortLen(const uint32_t elemCount) { return elemCount * static_cast<uint32_t>(sort_impl::PAIR / sizeof(T)); }
 
 /// concat = what Sort takes for src. On these SoCs that is src itself: the tensor is passed on, nothing is moved and tmp is
 /// not used. Source: [Concat].
@@ -221,7 +221,7 @@ template <class T>
 void Concat(LocalTensor<T>& concat, const LocalTensor<T>& src, const LocalTensor<T>& tmp, const int32_t repeatTime, Site at = Site::here()) {
     Sort_types<T, false>();
     static_cast<void>(tmp);
-    if (sorting::legal_repeats("Concat", at, repeatTime)) concat = src;
+    if (sort_impl::legal_repeats("Concat", at, repeatTime)) concat = src;
 }
 
 /// dst = the scores of `concat` with `index` as sorted pairs: all 32 * repeatTime of them, or each 32. With isFullSort tmp
@@ -231,21 +231,21 @@ void Sort(const LocalTensor<T>& dst, const LocalTensor<T>& concat, const LocalTe
     EMULATOR_USES("asc_uses_vector");
     Sort_types<T, false>();
     using Kind = emulator::Access::Kind;
-    if (!sorting::legal_repeats("Sort", at, repeatTime)) return;
+    if (!sort_impl::legal_repeats("Sort", at, repeatTime)) return;
     const int64_t count = 32ll * repeatTime, a_run = isFullSort ? count : 32;
-    emulator::Instruction what = sorting::run_instruction<T>("Sort", at, count);
+    emulator::Instruction what = sort_impl::run_instruction<T>("Sort", at, count);
     what.accesses = {concat.access(Kind::Read, "concat", 0, count), index.access(Kind::Read, "index", 0, count)};
-    reduce::Working working;
-    if (isFullSort) working = reduce::working(what, tmp, count * sorting::PAIR / static_cast<int64_t>(sizeof(T)), "tmp");
-    what.accesses.push_back(dst.bytes(Kind::Write, "dst", 0, count * sorting::PAIR));
+    reduce_impl::Working working;
+    if (isFullSort) working = reduce_impl::working(what, tmp, count * sort_impl::PAIR / static_cast<int64_t>(sizeof(T)), "tmp");
+    what.accesses.push_back(dst.bytes(Kind::Write, "dst", 0, count * sort_impl::PAIR));
     emulator::Core& core = emulator::core();
     uint8_t* const out = core.local(dst.space(), dst.address());
     const uint8_t* const scores = core.local(concat.space(), concat.address());
     const uint8_t* const indices = core.local(index.space(), index.address());
     emulator::issue(std::move(what), [=] {
-        std::vector<uint8_t> sorted(static_cast<size_t>(count * sorting::PAIR));
+        std::vector<uint8_t> sorted(static_cast<size_t>(count * sort_impl::PAIR));
         for (int64_t first = 0; first < count; first += a_run)
-            sorting::sort_run<T>(scores + first * static_cast<int64_t>(sizeof(T)), indices + first * 4, a_run, sorted.data() + first * sorting::PAIR);
+            sort_impl::sort_run<T>(scores + first * static_cast<int64_t>(sizeof(T)), indices + first * 4, a_run, sorted.data() + first * sort_impl::PAIR);
         working.spoil();
         std::memcpy(out, sorted.data(), sorted.size());
     });
@@ -258,19 +258,19 @@ void Extract(const LocalTensor<T>& dstValue, const LocalTensor<uint32_t>& dstInd
     EMULATOR_USES("asc_uses_vector");
     Sort_types<T, false>();
     using Kind = emulator::Access::Kind;
-    if (!sorting::legal_repeats("Extract", at, repeatTime)) return;
+    if (!sort_impl::legal_repeats("Extract", at, repeatTime)) return;
     const int64_t count = 32ll * repeatTime;
-    emulator::Instruction what = sorting::run_instruction<T>("Extract", at, count);
-    what.accesses = {sorted.bytes(Kind::Read, "sorted", 0, count * sorting::PAIR), dstValue.access(Kind::Write, "dstValue", 0, count), dstIndex.access(Kind::Write, "dstIndex", 0, count)};
+    emulator::Instruction what = sort_impl::run_instruction<T>("Extract", at, count);
+    what.accesses = {sorted.bytes(Kind::Read, "sorted", 0, count * sort_impl::PAIR), dstValue.access(Kind::Write, "dstValue", 0, count), dstIndex.access(Kind::Write, "dstIndex", 0, count)};
     emulator::Core& core = emulator::core();
     uint8_t* const values = core.local(dstValue.space(), dstValue.address());
     uint8_t* const indices = core.local(dstIndex.space(), dstIndex.address());
     const uint8_t* const in = core.local(sorted.space(), sorted.address());
     emulator::issue(std::move(what), [=] {
-        const std::vector<uint8_t> pairs(in, in + count * sorting::PAIR);
+        const std::vector<uint8_t> pairs(in, in + count * sort_impl::PAIR);
         for (int64_t i = 0; i < count; ++i) {
-            std::memcpy(values + i * static_cast<int64_t>(sizeof(T)), pairs.data() + i * sorting::PAIR, sizeof(T));
-            std::memcpy(indices + i * 4, pairs.data() + i * sorting::PAIR + 4, 4);
+            std::memcpy(values + i * static_cast<int64_t>(sizeof(T)), pairs.data() + i * sort_impl::PAIR, sizeof(T));
+            std::memcpy(indices + i * 4, pairs.data() + i * sort_impl::PAIR + 4, 4);
         }
     });
 }

@@ -4,7 +4,7 @@
 using namespace AscendC;
 
 struct Args {
-    int32_t type, m, n, k, parts;      // parts: k is multiplied in so many equal pieces
+    int32_t type, m, n, k, parts;      // parts: k is multiplied in so many equal pieces, at most 4
     int32_t turned_a, turned_b;        // A lies as [k, m], B as [n, k]
     int32_t loader;                    // 0: LoadData 2D or V2, LoadDataWithTranspose; 1: LoadData 3D
     int32_t start;                     // 0: from zero, 1: bias tensor, 2: cmatrixSource, 3: bias at CO1
@@ -17,7 +17,7 @@ __aicore__ inline int32_t up(int32_t value, int32_t unit) { return (value + unit
 
 template <class T, class A, class B>
 class Product {
-    static constexpr int32_t C0 = 32 / sizeof(A);
+    static constexpr int32_t C0 = 32 / sizeof(A), L0 = 16 * 1024;  // L0: where the next piece begins
 
    public:
     __aicore__ inline void Run(GM_ADDR a, GM_ADDR b, GM_ADDR c, GM_ADDR bias, const Args& args) {
@@ -33,10 +33,8 @@ class Product {
         LocalTensor<T> result(TPosition::CO1, 0, up(m, 16) * up(n, 16));
         for (int32_t i = 0; i < p.parts; ++i) {
             if (i > 0) {
-                SetFlag<HardEvent::M_MTE2>(EVENT_ID0);
-                WaitFlag<HardEvent::M_MTE2>(EVENT_ID0);
-                SetFlag<HardEvent::M_MTE1>(EVENT_ID0);
-                WaitFlag<HardEvent::M_MTE1>(EVENT_ID0);
+                SetFlag<HardEvent::MTE1_MTE2>(EVENT_ID0);
+                WaitFlag<HardEvent::MTE1_MTE2>(EVENT_ID0);
             }
             LoadIn(i);
             Multiply(i, result);
@@ -75,8 +73,8 @@ class Product {
         LocalTensor<A> a1(TPosition::A1, 0, 128 * 1024 / sizeof(A));
         LocalTensor<B> b1(TPosition::B1, 128 * 1024, 256 * 1024 / sizeof(B));
         LocalTensor<T> bias1(TPosition::C1, 400 * 1024, 1024);
-        LocalTensor<A> a2(TPosition::A2, 0, 64 * 1024 / sizeof(A));
-        LocalTensor<B> b2(TPosition::B2, 0, 64 * 1024 / sizeof(B));
+        LocalTensor<A> a2(TPosition::A2, i * L0, (64 * 1024 - i * L0) / sizeof(A));
+        LocalTensor<B> b2(TPosition::B2, i * L0, (64 * 1024 - i * L0) / sizeof(B));
         if (gemv)
             DataCopy(a1, aGm[i * part], up(part, 512 / static_cast<int32_t>(sizeof(A))));
         else
@@ -158,8 +156,8 @@ class Product {
     }
 
     __aicore__ inline void Multiply(int32_t i, const LocalTensor<T>& result) {
-        LocalTensor<A> a2(TPosition::A2, 0, 64 * 1024 / sizeof(A));
-        LocalTensor<B> b2(TPosition::B2, 0, 64 * 1024 / sizeof(B));
+        LocalTensor<A> a2(TPosition::A2, i * L0, (64 * 1024 - i * L0) / sizeof(A));
+        LocalTensor<B> b2(TPosition::B2, i * L0, (64 * 1024 - i * L0) / sizeof(B));
         LocalTensor<T> bias(TPosition::C2, 0, 256);
         MmadParams q(m, n, part, p.unit_flag ? (i + 1 < p.parts ? 2 : 3) : 0, false, i == 0);
 #if __NPU_ARCH__ == 3510
