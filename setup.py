@@ -73,5 +73,8 @@ setup(
         "pillow>=12.3",  # decoding and resizing images
         "tqdm",  # progress bars
     ],
-    extras_require={"dev": ["pytest", "hypothesis", "ruff", "mypy"]},
+    extras_require={
+        "plot": ["matplotlib"],  # --plot: timelines of kernels
+        "dev": ["pytest", "hypothesis", "ruff", "mypy", "matplotlib"],
+    },
 )

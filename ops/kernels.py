@@ -5,8 +5,8 @@ An operator's `kernel/launch.py` declares each of its entry points once:
     RMS_NORM = KernelLaunch(folder=HERE, source="rms_norm.cpp", entry="rms_norm")
 
 and `RMS_NORM.run(inputs, outputs, sizes, numbers, defines)` does the rest: the tiling by the C++ function that the
-device build compiles too, the launch, the checks. The kernel's parameters are the inputs, the outputs, the workspace and the
-tiling data, all global memory.
+device build compiles too, the launch, the checks. The kernel's parameters are the inputs, the outputs, the workspace
+and the tiling data, all global memory.
 """
 
 from __future__ import annotations

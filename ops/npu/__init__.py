@@ -1,8 +1,8 @@
 """Kernels on the device. Not run on hardware by this project: there was none.
 
-`CMakeLists.txt` builds, with CANN, one library of all entry points; `sources.py` writes what it compiles. The library is
-loaded at the first npu tensor. A launch is the same as on the emulator: the same source, the same tiling function, the
-same order of arguments.
+`CMakeLists.txt` builds, with CANN, one library of all entry points; `sources.py` writes what it compiles. The library
+is loaded at the first npu tensor. A launch is the same as on the emulator: the same source, the same tiling function,
+the same order of arguments.
 """
 
 from __future__ import annotations
@@ -87,7 +87,7 @@ def launch_on_device(
     tiling = kernel.tile_for(sizes, numbers, device_soc())
     workspace = torch.empty(max(tiling.workspace, 1), dtype=torch.uint8, device=device)
     data = torch.frombuffer(bytearray(tiling.data), dtype=torch.uint8).to(device)
-    stream = torch.npu.current_stream(device).npu_stream
+    stream = getattr(torch, "npu").current_stream(device).npu_stream  # torch_npu adds the module  # noqa: B009
     pointers = [ctypes.c_void_p(tensor.data_ptr()) for tensor in (*tensors, workspace, data)]
     status = function(ctypes.c_uint32(tiling.block_dim), ctypes.c_void_p(stream), *pointers)
     if status != 0:

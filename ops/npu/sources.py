@@ -2,8 +2,8 @@
 
     python -m ascend_k3.ops.npu.sources FOLDER
 
-An entry point that is built for several dtypes becomes several functions with names of their own (`symbol`). The list is
-that of the operators' `kernel/launch.py`, so that the device has what the emulator runs.
+An entry point that is built for several dtypes becomes several functions with names of their own (`symbol`). The list
+is that of the operators' `kernel/launch.py`, so that the device has what the emulator runs.
 """
 
 from __future__ import annotations

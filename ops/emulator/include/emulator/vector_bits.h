@@ -19,10 +19,14 @@ EMULATOR_BINARY(And, false, static_cast<T>(a & b))
 EMULATOR_BINARY(Or, false, static_cast<T>(a | b))
 
 template <class T>
-constexpr auto Not_op = [](T* dst, const T* src, int64_t n) {
-    using Word = std::conditional_t<sizeof(T) == 1, uint8_t, std::conditional_t<sizeof(T) == 2, uint16_t, std::conditional_t<sizeof(T) == 4, uint32_t, uint64_t>>>;
-    EMULATOR_EACH(i, n) dst[i] = __builtin_bit_cast(T, static_cast<Word>(~__builtin_bit_cast(Word, src[i])));
-};
+constexpr T inverted(T x) {
+    using emulator::numbers::bits_as;
+    if constexpr (std::is_integral_v<T>) return static_cast<T>(~x);
+    else if constexpr (std::is_same_v<T, float>) return bits_as<float>(~bits_as<uint32_t>(x));
+    else return T::from_bits(static_cast<uint16_t>(~x.bits));
+}
+template <class T>
+constexpr auto Not_op = [](T* dst, const T* src, int64_t n) { EMULATOR_EACH(i, n) dst[i] = inverted(src[i]); };
 /// dst = ~src.
 EMULATOR_UNARY_FORMS(Not, (), Not_op<T>)
 

@@ -93,6 +93,32 @@ bool legal_mode(RoundMode mode, Site at) {
     return emulator::require(false, "argument", at, "Cast", pair + " has no " + given + " on " EMULATOR_SOC "; it has " + allowed + ".");
 }
 
+/// The one mode that a conversion has, Hybrid when it has several.
+template <class To, class From>
+constexpr emulator::numbers::Rounding only_mode() {
+    using namespace emulator::numbers;
+    Rounding found = Rounding::Hybrid;
+    int modes = 0;
+    for (int mode = 0; mode < 8; ++mode)
+        if (cast_allowed<From, To>(ARCH, static_cast<Rounding>(mode))) found = static_cast<Rounding>(mode), ++modes;
+    return modes == 1 ? found : Rounding::Hybrid;
+}
+
+/// `n` numbers in a row.
+template <class To, class From>
+void convert_row(To* to, const From* from, int64_t n, emulator::numbers::Rounding mode, Saturation rule) {
+    using namespace emulator::numbers;
+    constexpr Rounding only = only_mode<To, From>();
+    if constexpr (only != Rounding::Hybrid) {
+        if (rule.saturate)
+            for (int64_t i = 0; i < n; ++i) to[i] = convert_as<To, only == Rounding::None ? Rounding::Rint : only>(from[i], true, rule.keep_nan);
+        else
+            for (int64_t i = 0; i < n; ++i) to[i] = convert_as<To, only == Rounding::None ? Rounding::Rint : only>(from[i], false, rule.keep_nan);
+    } else {
+        convert_range(to, from, n, mode, rule.saturate, rule.keep_nan);
+    }
+}
+
 // ---- Packed pairs ----
 
 /// Two neighbours: what a packed byte converts from and to.
@@ -145,12 +171,12 @@ void cast(Site at, Lanes lanes, const LocalTensor<To>& dst, const LocalTensor<Fr
         elementwise("Cast", at, lanes, false, dst, to_stride, op, std::pair{src, from_stride});
     } else {
         const auto op = [=](To* to, const From* from, int64_t n) {
-            if (static_cast<const void*>(to) != static_cast<const void*>(from)) return numbers::convert_range(to, from, n, mode, rule.saturate, rule.keep_nan);
+            if (static_cast<const void*>(to) != static_cast<const void*>(from)) return convert_row(to, from, n, mode, rule);
             From part[64];  // in place: read before it is written
             for (int64_t i = 0; i < n; i += 64) {
                 const int64_t size = std::min<int64_t>(64, n - i);
                 std::memcpy(static_cast<void*>(part), reinterpret_cast<const uint8_t*>(from + i), static_cast<size_t>(size) * sizeof(From));
-                numbers::convert_range(to + i, part, size, mode, rule.saturate, rule.keep_nan);
+                convert_row(to + i, part, size, mode, rule);
             }
         };
         elementwise("Cast", at, lanes, false, dst, to_stride, op, std::pair{src, from_stride});

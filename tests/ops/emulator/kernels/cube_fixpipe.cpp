@@ -63,7 +63,8 @@ __aicore__ inline void Store(const LocalTensor<U>& c0, GM_ADDR factors, GM_ADDR 
     GlobalTensor<T> outGm;
     outGm.SetGlobalBuffer((__gm__ T*)out);
     const auto q = Parameters<config>(p);
-    if (p.atomic) SetAtomicAdd<T>();
+    if constexpr (sizeof(T) > 1)
+        if (p.atomic) SetAtomicAdd<T>();
     if (p.vector) {
         GlobalTensor<uint64_t> factorGm;
         factorGm.SetGlobalBuffer((__gm__ uint64_t*)factors);
