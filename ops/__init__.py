@@ -19,7 +19,7 @@ from ascend_k3.ops.mla import latent_write, mla_decode, mla_prefill
 from ascend_k3.ops.mx import MXTensor, mx_dequantize, mx_matmul, mx_quantize
 from ascend_k3.ops.rms_norm import rms_norm, rms_norm_gated
 from ascend_k3.ops.route import route
-from ascend_k3.ops.situ_glu import situ_glu
+from ascend_k3.ops.situ_glu import situ_glu, situ_glu_mx_quantize
 
 __all__ = [
     "AttentionResidualStats",
@@ -46,4 +46,5 @@ __all__ = [
     "rms_norm_gated",
     "route",
     "situ_glu",
+    "situ_glu_mx_quantize",
 ]

@@ -9,7 +9,7 @@ from __future__ import annotations
 import importlib
 import math
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -33,6 +33,7 @@ class Case:
     name: the operator, its shape and dtype. call: makes its inputs from a seed and returns the outputs, all floating
     point ones of `dtype`. cost: of ops/<operator>/cost.py. judged: a shape of Kimi K3, at which the bytes of global
     memory may be `MOST_BYTES` times those of the cost; small and tail shapes are printed only.
+    mutated: tried in the mutation suite: small, with several tiles on each of two cores.
     exact: the outputs have to be those of the reference bit for bit (codes, ids). socs: where the kernel exists.
     """
 
@@ -42,6 +43,7 @@ class Case:
     cost: Cost
     judged: bool = False
     exact: bool = False
+    mutated: bool = False
     socs: tuple[str, ...] = NAMES
 
 
@@ -73,6 +75,13 @@ def cases(operator: str) -> Sequence[Case]:
     if operator not in OPERATORS:
         raise ValueError(f"kernels: {operator!r} has no kernels; those that have are {', '.join(OPERATORS)}.")
     found: Sequence[Case] = importlib.import_module(f"ascend_k3.ops.{operator}.kernel.cases").CASES
+    return found
+
+
+def equivalent_mutants(operator: str) -> Mapping[str, str]:
+    """Changes of the operator's kernels that change no meaning, each with its reason: EQUIVALENT of its cases."""
+    module = importlib.import_module(f"ascend_k3.ops.{operator}.kernel.cases")
+    found: Mapping[str, str] = getattr(module, "EQUIVALENT", {})
     return found
 
 

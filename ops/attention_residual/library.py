@@ -6,6 +6,7 @@ import torch
 from torch import Tensor
 
 from ascend_k3.ops.attention_residual import reference
+from ascend_k3.ops.attention_residual.kernel import launch
 from ascend_k3.ops.library import compute_dtype, register
 
 
@@ -33,6 +34,7 @@ register(
     reference.attention_residual,
     _mix,
     differentiable=("blocks", "partial", "norm_weight", "query_weight", "output_norm_weight"),
+    kernel=launch.attention_residual,
 )
 register(
     "attention_residual_prepare",
@@ -40,6 +42,7 @@ register(
     reference.attention_residual_prepare,
     _prepare,
     differentiable=("blocks", "norm_weights", "query_weights"),
+    kernel=launch.attention_residual_prepare,
 )
 register(
     "attention_residual_update",
@@ -56,4 +59,5 @@ register(
         "query_weight",
         "output_norm_weight",
     ),
+    kernel=launch.attention_residual_update,
 )

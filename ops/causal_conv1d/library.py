@@ -6,6 +6,7 @@ import torch
 from torch import Tensor
 
 from ascend_k3.ops.causal_conv1d import reference
+from ascend_k3.ops.causal_conv1d.kernel import launch
 from ascend_k3.ops.library import register
 
 
@@ -27,6 +28,7 @@ register(
     _output_and_window,
     differentiable=("x", "weight", "initial_window"),
     backward=reference.causal_conv1d_backward,
+    kernel=launch.causal_conv1d,
 )
 register(
     "causal_conv1d_update",
@@ -37,4 +39,5 @@ register(
         "causal_conv1d_update: it has no gradient; use causal_conv1d to train, "
         "or call under torch.no_grad() to generate."
     ),
+    kernel=launch.causal_conv1d_update,
 )

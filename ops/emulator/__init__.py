@@ -10,5 +10,6 @@ See docs/emulator.md.
 from ascend_k3.ops.emulator.compiler import KernelBuildError
 from ascend_k3.ops.emulator.launch import Kernel, build
 from ascend_k3.ops.emulator.report import Hazard, Report
+from ascend_k3.ops.emulator.timeline import plot, write_trace
 
-__all__ = ["Hazard", "Kernel", "KernelBuildError", "Report", "build"]
+__all__ = ["Hazard", "Kernel", "KernelBuildError", "Report", "build", "plot", "write_trace"]

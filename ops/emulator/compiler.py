@@ -29,6 +29,7 @@ FLAGS = (
     "-ftree-vectorize",
     "-ffp-contract=off",
     "-fno-math-errno",
+    "-fno-trapping-math",
     "-fno-gnu-unique",
     "-fPIC",
     "-shared",

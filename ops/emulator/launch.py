@@ -82,7 +82,8 @@ class Kernel:
             raise builder.KernelBuildError(
                 f"{source.name}: its kernels declare different kernel types; give each its own file."
             )
-        cube = view("AIC") if declared != KERNEL_TYPES["aiv_only"] else None
+        no_cube = declared in (KERNEL_TYPES["aiv_only"], KERNEL_TYPES["mix_aiv_1_0"])
+        cube = None if no_cube else view("AIC")
         if declared < 0 and cube is not None:
             uses_vector, uses_cube = bool(vector.emulator_uses() & 1), bool(cube.emulator_uses() & 2)
             declared = KERNEL_TYPES["mix_1_2" if uses_vector and uses_cube else "aic_only" if uses_cube else "aiv_only"]

@@ -18,7 +18,7 @@ synchronization, a hole in the test, or equivalent: those are named with a reaso
 from __future__ import annotations
 
 import random
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -29,27 +29,26 @@ from ascend_k3.ops.kernel_cases import Case
 from ascend_k3.ops.soc import SoC, soc
 
 VECTOR_PIPE = 1  # in the runtime's numbering of pipes
+SURVIVED = "survived"
 Point = tuple[str, str, int, int]  # kind, file, line, detail
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Mutant:
-    """One change and what came of it. verdict: a hazard's kind, "wrong result", or "survived"."""
+    """One change and what came of it. verdict: a hazard's kind, "wrong result", or "survived".
 
-    case: str
+    equivalent: why a survivor means the same as the kernel itself, empty where nobody said so.
+    """
+
+    operator: str
     soc: str
     point: Point
     verdict: str
+    equivalent: str
 
     @property
     def found(self) -> bool:
-        return self.verdict != "survived"
-
-    @property
-    def place(self) -> str:
-        """kind file:line, as EQUIVALENT names it; an event has its number instead of a line."""
-        kind, file, line, detail = self.point
-        return f"{kind} {detail}" if kind == "event" else f"{kind} {Path(file).name}:{line}"
+        return self.verdict != SURVIVED
 
 
 def small(name: str) -> SoC:
@@ -69,26 +68,44 @@ def _does_nothing(point: Point, chip: SoC) -> bool:
     return point[0] == "barrier" and point[3] == VECTOR_PIPE and chip.arch == 3510
 
 
-def run(case: Case, chip: SoC, chosen: Sequence[Point] | None = None) -> Iterator[Mutant]:
-    """Run the case once for each point (all of them when left out)."""
-    expected = _outputs(case, chip)
-    for point in points(case, chip) if chosen is None else chosen:
-        with backends.backend("emulator", soc=chip, refuse_hazards=False, mutation=point, time_limit=20.0) as used:
-            given = kernel_cases.tensors(case.call())
-        hazards = sorted({hazard.kind for call in used.calls for hazard in call.report.hazards})
-        same = all(torch.equal(_bits(a), _bits(b)) for a, b in zip(given, expected, strict=True))
-        verdict = hazards[0] if hazards else "survived" if same else "wrong result"
-        yield Mutant(case=case.name, soc=chip.name, point=point, verdict=verdict)
+def run(case: Case, chip: SoC, point: Point, expected: Sequence[torch.Tensor]) -> str:
+    """What comes of one change in one case: a hazard's kind, "wrong result" (not `expected`), or "survived"."""
+    with backends.backend("emulator", soc=chip, refuse_hazards=False, mutation=point, time_limit=20.0) as used:
+        given = kernel_cases.tensors(case.call())
+    hazards = sorted({hazard.kind for call in used.calls if call.report for hazard in call.report.hazards})
+    if hazards:
+        return hazards[0]
+    same = all(torch.equal(_bits(a), _bits(b)) for a, b in zip(given, expected, strict=True))
+    return SURVIVED if same else "wrong result"
 
 
-def sample(everything: Sequence[tuple[Case, str, Point]], count: int, seed: int) -> list[tuple[Case, str, Point]]:
-    """A fixed choice of `count` of them."""
-    return random.Random(seed).sample(list(everything), min(count, len(everything)))
+def survey(operator: str, chip: SoC, sample: random.Random | None = None, part: float = 1.0) -> list[Mutant]:
+    """Every change of an operator's kernels (or a random part of them), each tried on its mutated cases until found."""
+    cases = [case for case in kernel_cases.cases(operator) if case.mutated and chip.name in case.socs]
+    where: dict[Point, list[Case]] = {}
+    expected: dict[str, list[torch.Tensor]] = {}
+    for case in cases:
+        with backends.backend("emulator", soc=chip):
+            expected[case.name] = kernel_cases.tensors(case.call())
+        for point in points(case, chip):
+            where.setdefault(point, []).append(case)
+    chosen = sorted(where)
+    if sample is not None:
+        chosen = sorted(sample.sample(chosen, max(1, round(part * len(chosen)))))
+    equivalent = kernel_cases.equivalent_mutants(operator)
+    mutants = []
+    for point in chosen:
+        verdicts = (run(case, chip, point, expected[case.name]) for case in where[point])
+        verdict = next((verdict for verdict in verdicts if verdict != SURVIVED), SURVIVED)
+        reason = equivalent.get(place(point), "") if verdict == SURVIVED else ""
+        mutants.append(Mutant(operator=operator, soc=chip.name, point=point, verdict=verdict, equivalent=reason))
+    return mutants
 
 
-def _outputs(case: Case, chip: SoC) -> list[torch.Tensor]:
-    with backends.backend("emulator", soc=chip):
-        return kernel_cases.tensors(case.call())
+def place(point: Point) -> str:
+    """kind file:line, as EQUIVALENT names it; an event has its number instead of a line."""
+    kind, file, line, detail = point
+    return f"{kind} {detail}" if kind == "event" else f"{kind} {Path(file).name}:{line}"
 
 
 def _bits(value: torch.Tensor) -> torch.Tensor:

@@ -123,7 +123,7 @@ class Report:
         hazards = tuple(
             Hazard(
                 kind=entry["kind"],
-                message=entry["message"],
+                message=entry["message"].replace(f"{os.getcwd()}{os.sep}", ""),
                 location=f"{shown_path(entry['file'])}:{entry['line']}" if entry["file"] else "",
                 count=entry["count"],
             )

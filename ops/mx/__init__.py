@@ -75,9 +75,7 @@ def mx_quantize(x: Tensor, *, format: str, rule: str = "floor") -> MXTensor:
     Raises: ValueError for a wrong shape, dtype, format or rule; BackendError for a device without an implementation.
     Source: OCP MX v1.0 section 6 (conversion); compressed-tensors 0.20 for the rule "even".
     """
-    _check_format("mx_quantize", format)
-    if rule not in RULES:
-        raise ValueError(f"mx_quantize: rule must be one of {', '.join(RULES)}, got {rule!r}.")
+    check_target("mx_quantize", format, rule)
     checks.dtype("mx_quantize", "x", x)
     _check_blocks("mx_quantize", "x", x.shape)
     checks.same_device("mx_quantize", x=x)
@@ -148,6 +146,16 @@ def mx_matmul(a: Tensor | MXTensor, b: MXTensor, out_dtype: torch.dtype | None =
     _check_float(op, "out_dtype", default if out_dtype is None else out_dtype)
     checks.same_device(op, a=data, a_scale=scale, b=b.data, b_scale=b.scale)
     return torch.ops.ascend_k3.mx_matmul(data, scale, format, b.data, b.scale, b.format, out_dtype or default)
+
+
+def check_target(op: str, format: str, rule: str) -> None:
+    """Require a format and a rule of quantization that exist.
+
+    Raises: ValueError.
+    """
+    _check_format(op, format)
+    if rule not in RULES:
+        raise ValueError(f"{op}: rule must be one of {', '.join(RULES)}, got {rule!r}.")
 
 
 def _check_format(op: str, format: str) -> None:

@@ -8,6 +8,7 @@ from torch import Tensor
 from ascend_k3.ops.library import register
 from ascend_k3.ops.mx import reference
 from ascend_k3.ops.mx.formats import BLOCK, FORMATS
+from ascend_k3.ops.mx.kernel import launch
 
 
 def _fake_quantize(x: Tensor, format: str, rule: str) -> tuple[Tensor, Tensor]:
@@ -35,12 +36,19 @@ def _fake_matmul(
     return a.new_empty((*a.shape[:-1], b.shape[0]), dtype=out_dtype)
 
 
-register("mx_quantize", "(Tensor x, str format, str rule) -> (Tensor, Tensor)", reference.quantize, _fake_quantize)
+register(
+    "mx_quantize",
+    "(Tensor x, str format, str rule) -> (Tensor, Tensor)",
+    reference.quantize,
+    _fake_quantize,
+    kernel=launch.mx_quantize,
+)
 register(
     "mx_dequantize",
     "(Tensor data, Tensor scale, str format, ScalarType dtype) -> Tensor",
     reference.dequantize,
     _fake_dequantize,
+    kernel=launch.mx_dequantize,
 )
 register(
     "mx_matmul",

@@ -28,4 +28,5 @@ register(
     reference.rms_norm_gated,
     _like_first,
     differentiable=("x", "gate", "weight"),
+    kernel=launch.rms_norm_gated,
 )

@@ -7,6 +7,7 @@ from torch import Tensor
 
 from ascend_k3.ops.library import register
 from ascend_k3.ops.route import reference
+from ascend_k3.ops.route.kernel import launch
 
 
 def _weights_and_ids(logits: Tensor, bias: Tensor, top_k: int, *_: object) -> tuple[Tensor, Tensor]:
@@ -21,4 +22,5 @@ register(
     _weights_and_ids,
     differentiable=("logits",),
     backward=reference.route_backward,
+    kernel=launch.route,
 )

@@ -1,4 +1,4 @@
-"""SiTU-GLU in plain PyTorch, and its gradient."""
+"""SiTU-GLU in plain PyTorch, its gradient, and its output in an MX format."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import torch
 from torch import Tensor
 
 from ascend_k3.ops.library import compute_dtype
+from ascend_k3.ops.mx import reference as mx
 
 
 def situ_glu(gate_up: Tensor, beta: float, linear_beta: float | None) -> Tensor:
@@ -30,3 +31,9 @@ def situ_glu_backward(
     # d/dg [beta tanh(g/beta) sigmoid(g)] = sigmoid(g) (1 - tanh^2 + beta tanh(g/beta) (1 - sigmoid(g)))
     grad_gate = grad * up * opening * (1 - bent.square() + beta * bent * (1 - opening))
     return [torch.cat((grad_gate, grad_up), dim=-1).to(gate_up.dtype)]
+
+
+def situ_glu_mx_quantize(
+    gate_up: Tensor, beta: float, linear_beta: float | None, format: str, rule: str
+) -> tuple[Tensor, Tensor]:
+    return mx.quantize(situ_glu(gate_up, beta, linear_beta), format, rule)

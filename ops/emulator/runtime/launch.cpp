@@ -9,6 +9,7 @@
 
 namespace emulator {
 
+constexpr size_t POISONED_STACK = 1 << 15;  // the part of it that a kernel's own variables are in
 constexpr uint64_t IDLE_LIMIT = 20000;  // rounds of all cores in which nothing happened: they poll what never comes
 
 extern "C" {
@@ -162,6 +163,8 @@ static std::unique_ptr<CoreState> make_core(const LaunchOptions& options, Role r
     core->units.resize(face.capacity[static_cast<int>(Space::L0C)] / UNIT_BYTES);
     core->entry = role == Role::AIC ? options.cube_entry : options.vector_entry;
     core->number = static_cast<int>(machine->cores.size());
+    // Variables that a kernel does not initialise hold no zeros by luck.
+    std::memset(core->stack.begin() + Stack::SIZE - POISONED_STACK, 0xff, POISONED_STACK);
     getcontext(&core->context);
     core->context.uc_stack.ss_sp = core->stack.begin();
     core->context.uc_stack.ss_size = Stack::SIZE;
@@ -307,7 +310,7 @@ static void check_end() {
                 hazard("leftover_flag", tokens.front().at, "cross-core flag " + std::to_string(std::get<1>(key)) + " is set here by some cores of its group and not by all.");
             }
     for (auto& [address, buffer] : machine->buffers) {
-        if (buffer.use != GlobalBuffer::Use::Output) continue;
+        if (buffer.use != GlobalBuffer::Use::Output || !machine->check) continue;
         int64_t missing = 0, first = -1;
         machine->global_shadow.each(static_cast<int64_t>(address), static_cast<int64_t>(address) + buffer.bytes,
                                     [&](Cell& cell, int64_t begin, int64_t end) {

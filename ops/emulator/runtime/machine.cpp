@@ -403,7 +403,20 @@ static std::string event_name(Pipe from, Pipe to, int id) {
     return std::string(name_of(from)) + "_" + name_of(to) + " " + std::to_string(id);
 }
 
+/// Whether the core has the pipe; a flag or a barrier of one that it lacks never ends on the device.
+static bool own_pipe(const Core& core, Pipe pipe, Site at, const char* call) {
+    if (has_pipe(core, pipe)) return true;
+    const std::string kind = core.role == Role::AIC ? "cube" : "vector";
+    hazard("wrong_core", at,
+           std::string(call) + " names pipe " + name_of(pipe) + ", which a " + kind + " core does not have: put it under `if ASCEND_IS_" +
+               (core.role == Role::AIC ? "AIV`." : "AIC`."),
+           call);
+    return false;
+}
+
 static bool valid_event(Pipe from, Pipe to, int id, Site at, const char* call) {
+    const Core& core = current().face;
+    if (!own_pipe(core, from, at, call) || !own_pipe(core, to, at, call)) return false;
     if (id >= 0 && id < EVENT_IDS) return true;
     hazard("event_id", at,
            std::string(call) + "<HardEvent::" + name_of(from) + "_" + name_of(to) + ">: event id " + std::to_string(id) +
@@ -475,10 +488,7 @@ void barrier(Pipe pipe, Site at) {
     CoreState& core = current();
     core.last_site = at;
     if (mutated("barrier", at, index(pipe))) return;
-    if (pipe == Pipe::S) {
-        hazard("event_id", at, "PipeBarrier<PIPE_S>: the scalar pipe has no barrier, it runs in order; remove it.");
-        return;
-    }
+    if (!own_pipe(core.face, pipe, at, "PipeBarrier")) return;
     Operation operation;
     stamp(core, operation);
     operation.kind = Operation::Kind::Barrier;

@@ -167,14 +167,14 @@ struct Counter {
     uint64_t amount = 0, repeats = 0, calls = 0;
 };
 
-/// The stack of a fiber, above a page that cannot be touched.
+/// The stack of a fiber, above pages that cannot be touched.
 class Stack {
    public:
     Stack();
     ~Stack();
     Stack(const Stack&) = delete;
     uint8_t* begin() const { return pages_ + GUARD; }
-    static constexpr size_t SIZE = 1 << 20, GUARD = 4096;
+    static constexpr size_t SIZE = 1 << 20, GUARD = 1 << 16;
     bool guards(const void* address) const { return address >= pages_ && address < begin(); }
 
    private:

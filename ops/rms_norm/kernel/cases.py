@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from ascend_k3.ops.kernel_cases import Case
-from ascend_k3.ops.rms_norm import cost, rms_norm
+from ascend_k3.ops.rms_norm import cost, rms_norm, rms_norm_gated
 
 NAMES = {torch.float32: "fp32", torch.bfloat16: "bf16", torch.float16: "fp16"}
 # rows, width, whether it is a shape of K3: hidden size 7168, latent 3584, key-value rank 512, a head of 128
@@ -24,6 +24,17 @@ SHAPES = (
     (1024, 512, True),
     (768, 128, True),
 )
+# The gate follows KDA, whose rows are heads of 128: 96 for each token. Those of one token are spread so thin that the
+# weight, which every core reads, counts.
+GATED_SHAPES = (
+    (1, 1, False),
+    (3, 17, False),
+    (65, 100, False),
+    (7, 257, False),
+    (96, 128, False),
+    (16 * 96, 128, True),
+    (64 * 96, 128, True),
+)
 
 
 def _norm(rows: int, width: int, dtype: torch.dtype) -> Tensor:
@@ -31,6 +42,13 @@ def _norm(rows: int, width: int, dtype: torch.dtype) -> Tensor:
     x = 3 * torch.randn(rows, width, generator=source)
     weight = 1 + 0.2 * torch.randn(width, generator=source)
     return rms_norm(x.to(dtype), weight.to(dtype), eps=1e-5)
+
+
+def _gated(rows: int, width: int, dtype: torch.dtype) -> Tensor:
+    source = torch.Generator().manual_seed(rows * 10_000 + width)
+    x, gate = 3 * torch.randn(2, rows, width, generator=source)
+    weight = 1 + 0.2 * torch.randn(width, generator=source)
+    return rms_norm_gated(x.to(dtype), gate.to(dtype), weight.to(dtype), eps=1e-5)
 
 
 CASES = [
@@ -42,5 +60,16 @@ CASES = [
         judged=judged,
     )
     for rows, width, judged in SHAPES
+    for dtype in NAMES
+]
+CASES += [
+    Case(
+        name=f"rms_norm_gated {rows} x {width} {NAMES[dtype]}",
+        call=partial(_gated, rows, width, dtype),
+        dtype=dtype,
+        cost=cost.rms_norm_gated(rows=rows, width=width, dtype=NAMES[dtype]),
+        judged=judged,
+    )
+    for rows, width, judged in GATED_SHAPES
     for dtype in NAMES
 ]

@@ -1,4 +1,5 @@
 // y = round(x / sqrt(mean(x^2) + eps)) * weight, rows shared among vector cores. DTYPE: of x, weight and y.
+#include "ascend_k3/infinities.h"
 #include "rms_norm.h"
 
 using namespace ascend_k3;
@@ -108,6 +109,7 @@ class RmsNorm {
 extern "C" __global__ __aicore__ void rms_norm(GM_ADDR x, GM_ADDR weight, GM_ADDR y, GM_ADDR workspace, GM_ADDR tiling) {
     KERNEL_TASK_TYPE_DEFAULT(KERNEL_TYPE_AIV_ONLY);
     GET_TILING_DATA_WITH_STRUCT(RmsNormTiling, data, tiling);
+    const KeepInfinities keep;
     TPipe pipe;
     RmsNorm<DTYPE>(pipe, x, weight, y, data).Process();
 }

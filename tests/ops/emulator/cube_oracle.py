@@ -37,7 +37,9 @@ def from_bfloat16(bits: Array) -> Array:
 
 def to_bfloat16(values: Array) -> Array:
     """Nearest, ties to even."""
-    return torch.from_numpy(np.ascontiguousarray(values, np.float32)).bfloat16().view(torch.int16).numpy().view(np.uint16)
+    return (
+        torch.from_numpy(np.ascontiguousarray(values, np.float32)).bfloat16().view(torch.int16).numpy().view(np.uint16)
+    )
 
 
 TORCH_FP8 = {"e4m3": torch.float8_e4m3fn, "e5m2": torch.float8_e5m2}
@@ -69,8 +71,8 @@ def hifloat8() -> Array:
     """Value of each code of HiFloat8, from the format's own table: dot field, exponent of sign and magnitude, mantissa.
 
     arXiv:2409.16626, table 1: a prefix code "dot" says how many bits the exponent has (11: 4, 10: 3, 01: 2, 001: 1,
-    0001: 0, 0000: denormal numbers 2^(mantissa - 23)); its first bit is the sign, a leading one of its magnitude is left
-    out; what remains are 3 to 1 bits of mantissa.
+    0001: 0, 0000: denormal numbers 2^(mantissa - 23)); its first bit is the sign, a leading one of its magnitude is
+    left out; what remains are 3 to 1 bits of mantissa.
     """
     out = np.zeros(256, np.float32)
     for code in range(256):
@@ -100,7 +102,9 @@ def factor_bits(factor: float, offset: int = 0, signed: bool = True, shift: int 
     return bits | ((shift - 1) << 32 | 1 << 36 if shift else 0)
 
 
-def quantized(values: Array, parameters: Array, relu: bool, to: str, product_of_int: bool, shifts: bool) -> Array:
+def quantized(
+    values: Array, parameters: Array | np.uint64, relu: bool, to: str, product_of_int: bool, shifts: bool
+) -> Array:
     """QUANT modes, "on-the-fly quantization and ReLU": times M1 (0 for negative numbers with ReLU), then to `to`."""
     parameters = np.broadcast_to(np.asarray(parameters, np.uint64), values.shape)
     factor = (parameters & np.uint64(0xFFFFE000)).astype(np.uint32).view(np.float32)

@@ -42,7 +42,17 @@ def stored_scales(scales: Array, turned: bool) -> Array:
     return np.ascontiguousarray(pairs.transpose(1, 0, 2)) if turned else scales
 
 
-def check(type: int, m: int, n: int, k: int, turned_a: int = 0, turned_b: int = 1, bias: int = 0, again: int = 0, seed: int | None = None) -> None:
+def check(
+    type: int,
+    m: int,
+    n: int,
+    k: int,
+    turned_a: int = 0,
+    turned_b: int = 1,
+    bias: int = 0,
+    again: int = 0,
+    seed: int | None = None,
+) -> None:
     rng = np.random.default_rng(m + n + k + type)
     left, right = FORMATS[type]
     a, a_values = operand(rng, m, k, left)
@@ -102,7 +112,9 @@ def test_nan_scale() -> None:
     bad = scales.copy()
     bad[3, 1] = 255
     c = np.zeros((m, n), np.float32)
-    report = kernel().launch(1, a, b, bad, scales, np.zeros(256, np.float32), c, struct.pack("<8i", 3, m, n, 64, 0, 1, 0, 0), outputs=[5])
+    report = kernel().launch(
+        1, a, b, bad, scales, np.zeros(256, np.float32), c, struct.pack("<8i", 3, m, n, 64, 0, 1, 0, 0), outputs=[5]
+    )
     assert report.hazards == ()
     expected = np.full((m, n), 64, np.float32)
     expected[3] = np.nan
@@ -112,6 +124,8 @@ def test_nan_scale() -> None:
 def test_cost() -> None:
     c = np.zeros((40, 50), np.float32)
     zeros = [np.zeros(shape, np.uint8) for shape in ((40, 96), (50, 96), (40, 6), (50, 6))]
-    report = kernel().launch(1, *zeros, np.zeros(256, np.float32), c, struct.pack("<8i", 0, 40, 50, 192, 0, 1, 0, 0), outputs=[5])
+    report = kernel().launch(
+        1, *zeros, np.zeros(256, np.float32), c, struct.pack("<8i", 0, 40, 50, 192, 0, 1, 0, 0), outputs=[5]
+    )
     counters = report.data["cores"][0]["counters"]
     assert (counters["mxfp4"]["amount"], counters["mxfp4"]["repeats"]) == (40 * 50 * 192, 48 * 64 * 192)

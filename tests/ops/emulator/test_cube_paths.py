@@ -35,8 +35,8 @@ def launch(source: Array, out: Array, seed: int | None = None, outputs: tuple[in
 
 
 def expected_nz(source: Array, total: int, transposed: bool, c0_bytes: int = 32, **f: int) -> Array:
-    """The pages' sentences: row n, group g of C0 columns at (g * C0Stride + n * NStride) * 32 bytes, the rest of the last
-    group is 0, matrix i starts NzMatrixStride elements later; nothing else is written."""
+    """The pages' sentences: row n, group g of C0 columns at (g * C0Stride + n * NStride) * 32 bytes, the rest of the
+    last group is 0, matrix i starts NzMatrixStride elements later; nothing else is written."""
     size = f["size"]
     out = np.full(total, BACKGROUND, np.uint8)
     data = source.ravel()
@@ -76,17 +76,73 @@ def check(what: int, **f: int) -> None:
 @pytest.mark.parametrize("size", (1, 2, 4))
 def test_to_nz(what: int, size: int) -> None:
     wide = what == DN2NZ
-    check(what, size=size, number=1, rows=16, columns=23, matrix_stride=0, line=16 if wide else 32, c0_stride=16, n_stride=1, nz_matrix_stride=0)
-    check(what, size=size, number=2, rows=8, columns=23, matrix_stride=400, line=16 if wide else 32, c0_stride=37, n_stride=2, nz_matrix_stride=320 * 2 // size)
-    check(what, size=size, number=1, rows=5, columns=7, matrix_stride=0, line=40, c0_stride=7, n_stride=1, nz_matrix_stride=0)
-    check(what, size=size, number=3, rows=16, columns=16, matrix_stride=256, line=16, c0_stride=16, n_stride=1, nz_matrix_stride=512)
+    check(
+        what,
+        size=size,
+        number=1,
+        rows=16,
+        columns=23,
+        matrix_stride=0,
+        line=16 if wide else 32,
+        c0_stride=16,
+        n_stride=1,
+        nz_matrix_stride=0,
+    )
+    check(
+        what,
+        size=size,
+        number=2,
+        rows=8,
+        columns=23,
+        matrix_stride=400,
+        line=16 if wide else 32,
+        c0_stride=37,
+        n_stride=2,
+        nz_matrix_stride=320 * 2 // size,
+    )
+    check(
+        what,
+        size=size,
+        number=1,
+        rows=5,
+        columns=7,
+        matrix_stride=0,
+        line=40,
+        c0_stride=7,
+        n_stride=1,
+        nz_matrix_stride=0,
+    )
+    check(
+        what,
+        size=size,
+        number=3,
+        rows=16,
+        columns=16,
+        matrix_stride=256,
+        line=16,
+        c0_stride=16,
+        n_stride=1,
+        nz_matrix_stride=512,
+    )
 
 
 def test_nd2nz_is_nz() -> None:
     """(M, N) -> (N1, M1, M0, N0), page "Key fractal formats"."""
     source = np.arange(40 * 56, dtype=np.uint16).reshape(40, 56)
     out = np.zeros(48 * 64 * 2, np.uint8)
-    report = launch(source, out, what=ND2NZ, size=2, bytes=out.size, number=1, rows=40, columns=56, line=56, c0_stride=48, n_stride=1)
+    report = launch(
+        source,
+        out,
+        what=ND2NZ,
+        size=2,
+        bytes=out.size,
+        number=1,
+        rows=40,
+        columns=56,
+        line=56,
+        c0_stride=48,
+        n_stride=1,
+    )
     assert report.hazards == ()
     found, expected = out.view(np.uint16).reshape(4, 3, 16, 16), nz(source, 16)
     rows = np.arange(48).reshape(3, 16) < 40
@@ -99,7 +155,18 @@ def test_nd2nz_is_nz() -> None:
 def test_small_c0(what: int, size: int) -> None:
     """SmallC0: up to 4 columns, padded to 4 with zeros, rows one after another, the end padded to 32 bytes."""
     for rows, columns in ((10, 3), (16, 4), (7, 1)):
-        check(what, size=size, number=1, rows=rows, columns=columns, matrix_stride=0, line=20, c0_stride=0, n_stride=0, nz_matrix_stride=0)
+        check(
+            what,
+            size=size,
+            number=1,
+            rows=rows,
+            columns=columns,
+            matrix_stride=0,
+            line=20,
+            c0_stride=0,
+            n_stride=0,
+            nz_matrix_stride=0,
+        )
 
 
 def test_fill() -> None:
@@ -132,7 +199,9 @@ def test_l0c_to_one_ub(layout: int, sub: int) -> None:
     source = np.arange(32 * 64, dtype=np.float32).reshape(32, 64)
     out = np.zeros(32 * 64, np.float32)
     stride = {ROWS: 64, NZ: 32 * 16, COLUMNS: 32}[layout]
-    report = launch(source, out, what=TO_UB, bytes=out.nbytes, rows=32, columns=64, layout=layout, stride=stride, sub=sub)
+    report = launch(
+        source, out, what=TO_UB, bytes=out.nbytes, rows=32, columns=64, layout=layout, stride=stride, sub=sub
+    )
     assert report.hazards == ()
     expected = {ROWS: source, NZ: nz(source, 16), COLUMNS: source.T}[layout]
     np.testing.assert_array_equal(out, expected.ravel())
@@ -144,7 +213,9 @@ def test_l0c_to_both_ubs(layout: int) -> None:
     for dual, halves in ((1, (source[:16], source[16:])), (2, (source[:, :32], source[:, 32:]))):
         out = np.zeros(32 * 64, np.float32)
         stride = halves[0].shape[1] if layout == ROWS else halves[0].shape[0] * 16
-        report = launch(source, out, what=TO_UB, bytes=out.nbytes // 2, rows=32, columns=64, layout=layout, stride=stride, dual=dual)
+        report = launch(
+            source, out, what=TO_UB, bytes=out.nbytes // 2, rows=32, columns=64, layout=layout, stride=stride, dual=dual
+        )
         assert report.hazards == ()
         expected = [half if layout == ROWS else nz(half, 16) for half in halves]
         np.testing.assert_array_equal(out, np.concatenate([half.ravel() for half in expected]))
@@ -152,7 +223,17 @@ def test_l0c_to_both_ubs(layout: int) -> None:
 
 def test_reading_ub_before_the_cube_core_says_so() -> None:
     out = np.zeros(32 * 64, np.float32)
-    report = launch(np.zeros((32, 64), np.float32), out, seed=3, what=MISSING_FLAG, bytes=out.nbytes, rows=32, columns=64, layout=ROWS, stride=64)
+    report = launch(
+        np.zeros((32, 64), np.float32),
+        out,
+        seed=3,
+        what=MISSING_FLAG,
+        bytes=out.nbytes,
+        rows=32,
+        columns=64,
+        layout=ROWS,
+        stride=64,
+    )
     assert report.hazards
     assert {h.kind for h in report.hazards} <= {"race", "uninitialised", "unwritten_output"}
 
@@ -165,5 +246,7 @@ def test_dual_mode_refusals() -> None:
         ("even", {"rows": 31, "dual": 1, "layout": ROWS}),
         ("CFG_COLUMN_MAJOR", {"dual": 1, "layout": COLUMNS}),
     ):
-        report = launch(source, out, outputs=(), what=TO_UB, bytes=4096, **{"rows": 32, "columns": 64, "stride": 64, **fields})
+        report = launch(
+            source, out, outputs=(), what=TO_UB, bytes=4096, **{"rows": 32, "columns": 64, "stride": 64, **fields}
+        )
         assert any(h.kind == "argument" and text in h.message for h in report.hazards), text

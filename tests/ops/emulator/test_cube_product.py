@@ -1,4 +1,4 @@
-"""Mmad behind every way of loading: layouts, types, tails, bias, accumulation, GEMV, HF32, unit flags, against numpy."""
+"""Mmad behind every way of loading: layouts, types, tails, bias, accumulation, GEMV, HF32, unit flags."""
 
 from __future__ import annotations
 
@@ -16,9 +16,7 @@ from tests.ops.emulator.cube_oracle import Array, from_bfloat16, from_fp8, hiflo
 from tests.tolerances import RELATIVE_RMS, relative_rms
 
 KERNELS = Path(__file__).parent / "kernels"
-FIELDS = (
-    "type m n k parts turned_a turned_b loader start unit_flag barrier hf32 nz_input no_gemv store".split()
-)
+FIELDS = "type m n k parts turned_a turned_b loader start unit_flag barrier hf32 nz_input no_gemv store".split()
 HALF, BF16, FLOAT, INT8, E4M3, E4M3_E5M2, E5M2_E4M3, E5M2, HIF8 = range(9)
 SOCS = ("a3", "950pr")
 BIAS, SOURCE, FROM_CO1 = 1, 2, 3
@@ -35,7 +33,7 @@ def packed(fields: dict[str, int]) -> bytes:
 
 def numbers(rng: np.random.Generator, shape: tuple[int, int], type: int, right: bool) -> tuple[Array, Array]:
     """Numbers as they lie in memory and their values; small whole numbers, so that sums in float32 are exact."""
-    whole = rng.integers(-4, 5, shape).astype(np.float32)
+    whole: Array = rng.integers(-4, 5, shape).astype(np.float32)
     if type == INT8:
         whole = rng.integers(-128, 128, shape).astype(np.float32)
         return whole.astype(np.int8), whole
@@ -52,7 +50,9 @@ def numbers(rng: np.random.Generator, shape: tuple[int, int], type: int, right: 
     return bits, from_fp8(bits, format)
 
 
-def product(soc: str, type: int, m: int, n: int, k: int, seed: int | None = None, **fields: int) -> tuple[Array, Array, Any]:
+def product(
+    soc: str, type: int, m: int, n: int, k: int, seed: int | None = None, **fields: int
+) -> tuple[Array, Array, Any]:
     """What the kernel gives, what numpy gives, and the report."""
     rng = np.random.default_rng(m * 1000003 + n * 1009 + k + type)
     a, a_values = numbers(rng, (m, k), type, False)
@@ -68,12 +68,18 @@ def product(soc: str, type: int, m: int, n: int, k: int, seed: int | None = None
     if fields.get("nz_input"):
         c0 = 32 // a.itemsize
         high = 32 if a.itemsize == 1 else 16
-        stored_a = nz(np.pad(stored_a, ((0, -stored_a.shape[0] % (high if fields.get("turned_a") else 16)), (0, 0))), c0)
-        stored_b = nz(np.pad(stored_b, ((0, -stored_b.shape[0] % (16 if fields.get("turned_b") else high)), (0, 0))), c0)
+        stored_a = nz(
+            np.pad(stored_a, ((0, -stored_a.shape[0] % (high if fields.get("turned_a") else 16)), (0, 0))), c0
+        )
+        stored_b = nz(
+            np.pad(stored_b, ((0, -stored_b.shape[0] % (16 if fields.get("turned_b") else high)), (0, 0))), c0
+        )
     if m == 1 and not fields.get("no_gemv"):
         stored_a = np.pad(stored_a, ((0, 0), (0, 512)))
     call = packed({"type": type, "m": m, "n": n, "k": k, "parts": 1, "store": 1, **fields})
-    report = kernel(soc).launch(1, stored_a, stored_b, c, bias, call, outputs=[2] if fields.get("store", 1) else [], seed=seed)
+    report = kernel(soc).launch(
+        1, stored_a, stored_b, c, bias, call, outputs=[2] if fields.get("store", 1) else [], seed=seed
+    )
     return c, expected, report
 
 
@@ -96,8 +102,8 @@ def test_product_of_every_type_in_every_orientation(soc: str, turned_a: int, tur
         check(soc, type, m, n, k, turned_a=turned_a, turned_b=turned_b, loader=int(by_image))
 
 
-# Page LoadData (3D): with a 1 x 1 filter the expanded matrix is the Nz matrix; L0B is always transposed. On dav-3510 8-bit
-# types are transposed as well, on dav-2201 b16 and b32.
+# Page LoadData (3D): with a 1 x 1 filter the expanded matrix is the Nz matrix; L0B is always transposed. On dav-3510
+# 8-bit types are transposed as well, on dav-2201 b16 and b32.
 @pytest.mark.parametrize("soc", SOCS)
 @pytest.mark.parametrize("type", (HALF, BF16, FLOAT, INT8))
 def test_load_3d_as_a_matrix_loader(soc: str, type: int) -> None:
@@ -164,7 +170,9 @@ def test_hf32(soc: str, mantissa: int) -> None:
     """Page HF32: float operands are rounded to fewer bits of mantissa before the product (Ascend 950: 10)."""
     rng = np.random.default_rng(5)
     a, b = rng.standard_normal((16, 32), np.float32), np.eye(32, dtype=np.float32)
-    a[0, :4] = np.array([1 + 2.0 ** -(mantissa + 1), 1 + 3 * 2.0 ** -(mantissa + 1), -1 - 2.0 ** -(mantissa + 1), 1 + 2.0**-23])
+    a[0, :4] = np.array(
+        [1 + 2.0 ** -(mantissa + 1), 1 + 3 * 2.0 ** -(mantissa + 1), -1 - 2.0 ** -(mantissa + 1), 1 + 2.0**-23]
+    )
     for mode in (1, 2):
         c = np.zeros((16, 32), np.float32)
         call = packed({"type": FLOAT, "m": 16, "n": 32, "k": 32, "parts": 1, "store": 1, "turned_b": 1, "hf32": mode})

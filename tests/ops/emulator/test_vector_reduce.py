@@ -31,7 +31,17 @@ from tests.ops.emulator.vector_oracle import (
 SOCS = ("a3", "950pr")
 TYPES = ("half", "float", "int16_t", "int32_t", "uint16_t", "bfloat16_t", "uint32_t", "int64_t", "uint64_t")
 (SUM, MAX, MIN, BLOCK_SUM, BLOCK_MAX, BLOCK_MIN, PAIR_SUM, REPEAT_SUM, TENSOR_SUM, TENSOR_MAX, TENSOR_MIN) = range(11)
-(NEW_SUM, NEW_MAX, NEW_MIN, NEW_BLOCK_SUM, NEW_BLOCK_MAX, NEW_BLOCK_MIN, NEW_PAIR_SUM, SUM_REGISTER, EXTREME_REGISTER) = range(11, 20)
+(
+    NEW_SUM,
+    NEW_MAX,
+    NEW_MIN,
+    NEW_BLOCK_SUM,
+    NEW_BLOCK_MAX,
+    NEW_BLOCK_MIN,
+    NEW_PAIR_SUM,
+    SUM_REGISTER,
+    EXTREME_REGISTER,
+) = range(11, 20)
 RACE, AFTERWARDS = 20, 21
 VALUE_INDEX, INDEX_VALUE, ONLY_VALUE, ONLY_INDEX = range(4)
 CHECKERS = 0x5A5A_F00F_1234_8001
@@ -51,8 +61,8 @@ def untouched(count: int = REGION) -> NDArray[np.uint8]:
     return np.random.default_rng(99).integers(0, 256, count, np.uint8)
 
 
-def spread(type: str, seed: int, count: int = REGION) -> Array:
-    """Numbers whose sum depends on the order: of magnitudes from 2^-8 to 2^6, either sign. All of a small integer's range."""
+def spread(type: str, seed: int) -> Array:
+    """Numbers whose sum depends on the order: of magnitudes from 2^-8 to 2^6, either sign; integers of any size."""
     if type not in ("half", "float"):
         return values(type, seed)
     random = np.random.default_rng(seed)
@@ -135,7 +145,9 @@ def test_a_repeat_s_sum_is_a_tree_of_neighbours(soc: str, type: str, operation: 
 def test_sums_of_16_bits_are_of_32_on_950(type: str, wide: str) -> None:
     # Page ReduceRepeat, data types: int16_t to int32_t, uint16_t to uint32_t.
     s = values(type, 2)
-    call = Call(operation=SUM, type=20 if type == "int16_t" else 21, mask=(100, 0), form=NUMBER, repeats=3, repeat=(2, 8, 0))
+    call = Call(
+        operation=SUM, type=20 if type == "int16_t" else 21, mask=(100, 0), form=NUMBER, repeats=3, repeat=(2, 8, 0)
+    )
     found, report = launch("950pr", call, untouched(), s)
     expected = untouched()
     for r, (full, _) in enumerate(source(call, s, 128)):
@@ -154,7 +166,7 @@ def test_integer_sums_wrap_on_950(type: str) -> None:
 
 
 def best(full: Array, lanes: list[int], largest: bool) -> tuple[Any, int]:
-    """The value and the least lane that has it; the first NaN, +0 above -0 (pages ReduceRepeat and Reg Reduce, Borders)."""
+    """The value and the least lane with it; the first NaN, +0 above -0 (pages ReduceRepeat, Reg Reduce, Borders)."""
     x = full[lanes]
     if x.dtype.kind == "f" and np.isnan(x).any():
         at = int(np.flatnonzero(np.isnan(x))[0])
@@ -194,7 +206,12 @@ def test_a_repeat_s_extreme_and_its_index(soc: str, type: str, operation: int, l
             for r, (full, lanes) in enumerate(source(call, s, width)):
                 value, index = best(full, lanes, largest)
                 both = [value, np.array(index, f"u{s.itemsize}")]
-                what = {VALUE_INDEX: both, INDEX_VALUE: both[::-1], ONLY_VALUE: both[:1], ONLY_INDEX: [np.uint32(index)]}[order]
+                what = {
+                    VALUE_INDEX: both,
+                    INDEX_VALUE: both[::-1],
+                    ONLY_VALUE: both[:1],
+                    ONLY_INDEX: [np.uint32(index)],
+                }[order]
                 write(expected, r * call.repeat[0] * unit, *what)
             found, report = launch(soc, call, untouched(), s)
             assert report.hazards == (), report.hazards
@@ -206,7 +223,9 @@ def test_a_repeat_s_extreme_and_its_index(soc: str, type: str, operation: int, l
 def test_integers_have_extremes_on_950(type: str, operation: int, largest: bool) -> None:
     for s in (values(type, 5), few(type, 6)):
         width = 256 // s.itemsize
-        call = Call(operation=operation, type=TYPES.index(type), form=NUMBER, mask=(width - 3, 0), repeats=5, repeat=(1, 8, 0))
+        call = Call(
+            operation=operation, type=TYPES.index(type), form=NUMBER, mask=(width - 3, 0), repeats=5, repeat=(1, 8, 0)
+        )
         expected = untouched()
         for r, (full, lanes) in enumerate(source(call, s, width)):
             value, index = best(full, lanes, largest)
@@ -222,7 +241,9 @@ def test_the_page_s_example_of_indices() -> None:
     s[52], s[128 + 100], s[256 + 19] = 11, 12, 13
     call = Call(operation=NEW_MAX, form=NUMBER, mask=(128, 0), repeats=3, repeat=(1, 8, 0))
     found, _ = launch("a3", call, untouched(), s)
-    np.testing.assert_allclose(found.view(np.float16)[:6].astype(float), [11, 3.09944e-06, 12, 5.96046e-06, 13, 1.13249e-06], rtol=1e-5)
+    np.testing.assert_allclose(
+        found.view(np.float16)[:6].astype(float), [11, 3.09944e-06, 12, 5.96046e-06, 13, 1.13249e-06], rtol=1e-5
+    )
 
 
 # ---- A block, a pair to one result ----
@@ -230,10 +251,12 @@ def test_the_page_s_example_of_indices() -> None:
 
 @pytest.mark.parametrize("soc", SOCS)
 @pytest.mark.parametrize("type", ["half", "float"])
-@pytest.mark.parametrize("operation", [BLOCK_SUM, BLOCK_MAX, BLOCK_MIN, NEW_BLOCK_SUM, NEW_BLOCK_MAX, NEW_BLOCK_MIN, PAIR_SUM, NEW_PAIR_SUM])
+@pytest.mark.parametrize(
+    "operation", [BLOCK_SUM, BLOCK_MAX, BLOCK_MIN, NEW_BLOCK_SUM, NEW_BLOCK_MAX, NEW_BLOCK_MIN, PAIR_SUM, NEW_PAIR_SUM]
+)
 def test_blocks_and_pairs(soc: str, type: str, operation: int) -> None:
-    # Pages ReduceDataBlock and ReducePairElem: results follow one another; dstRepStride counts those of a repeat. Without
-    # any element of a block or pair A2 and A3 leave dst as it was, 950 writes 0, -inf or inf.
+    # Pages ReduceDataBlock and ReducePairElem: results follow one another; dstRepStride counts those of a repeat.
+    # Without any element of a block or pair A2 and A3 leave dst as it was, 950 writes 0, -inf or inf.
     pair = operation in (PAIR_SUM, NEW_PAIR_SUM)
     total = operation in (BLOCK_SUM, NEW_BLOCK_SUM) or pair
     s = spread(type, 7) if total else few(type, 8)
@@ -249,7 +272,13 @@ def test_blocks_and_pairs(soc: str, type: str, operation: int) -> None:
                 if not here and soc == "a3":
                     continue
                 nothing = 0 if total else -np.inf if largest else np.inf
-                value = s.dtype.type(nothing) if not here else tree(full[g * group :][:group]) if total else best(full, here, largest)[0]
+                value = (
+                    s.dtype.type(nothing)
+                    if not here
+                    else tree(full[g * group :][:group])
+                    if total
+                    else best(full, here, largest)[0]
+                )
                 write(expected, (r * call.repeat[0] * (width // group) + g) * s.itemsize, value)
         found, report = launch(soc, call, untouched(), s)
         assert report.hazards == (), report.hazards
@@ -268,10 +297,16 @@ def test_a_block_s_sum_of_the_page_overflows_to_infinity() -> None:
 
 def tensor_sum(soc: str, call: Call, s: Array, width: int) -> Any:
     """Page ReduceSum: the three ways."""
-    repeats = [full for full, _ in source(call, s, width)] if call.form != COUNT else [
-        np.concatenate([s[first : min(first + width, call.count)], np.zeros(max(0, first + width - call.count), s.dtype)])
-        for first in range(0, call.count, width)
-    ]
+    repeats = (
+        [full for full, _ in source(call, s, width)]
+        if call.form != COUNT
+        else [
+            np.concatenate(
+                [s[first : min(first + width, call.count)], np.zeros(max(0, first + width - call.count), s.dtype)]
+            )
+            for first in range(0, call.count, width)
+        ]
+    )
     if soc == "a3" and call.form == COUNT:  # the first way: repeats in order
         out = tree(repeats[0])
         for full in repeats[1:]:
@@ -299,7 +334,10 @@ def working(elements: int) -> bytes:
 def test_a_tensor_s_sum(soc: str, type: str) -> None:
     s = spread(type, 9)
     width = 256 // s.itemsize
-    calls = [Call(form=COUNT, count=count) for count in (1, width - 1, width, width + 1, 4 * width, 4 * width + 1, 17 * width + 3, 31 * width)]
+    calls = [
+        Call(form=COUNT, count=count)
+        for count in (1, width - 1, width, width + 1, 4 * width, 4 * width + 1, 17 * width + 3, 31 * width)
+    ]
     calls += [
         Call(form=NUMBER, mask=(width, 0), repeats=31, repeat=(0, 8, 0)),
         Call(form=NUMBER, mask=(width - 7, 0), repeats=5, repeat=(0, 11, 0)),
@@ -328,7 +366,11 @@ def test_a_tensor_s_sum_of_integers_on_950(type: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("soc", "types"), [("a3", ("half", "float")), ("950pr", ("half", "float", "int16_t", "uint16_t", "int32_t", "uint32_t", "int64_t", "uint64_t"))]
+    ("soc", "types"),
+    [
+        ("a3", ("half", "float")),
+        ("950pr", ("half", "float", "int16_t", "uint16_t", "int32_t", "uint32_t", "int64_t", "uint64_t")),
+    ],
 )
 @pytest.mark.parametrize(("operation", "largest"), [(TENSOR_MAX, True), (TENSOR_MIN, False)])
 def test_a_tensor_s_extreme_and_its_index(soc: str, types: tuple[str, ...], operation: int, largest: bool) -> None:
@@ -345,8 +387,12 @@ def test_a_tensor_s_extreme_and_its_index(soc: str, types: tuple[str, ...], oper
                 ]
             for index in (True, False):
                 for form in calls:
-                    call = replace(form, operation=operation, type=TYPES.index(type), mode=int(index), scalar=working(512))
-                    rows = [(s[: call.count], list(range(call.count)))] if call.form == COUNT else source(call, s, width)
+                    call = replace(
+                        form, operation=operation, type=TYPES.index(type), mode=int(index), scalar=working(512)
+                    )
+                    rows = (
+                        [(s[: call.count], list(range(call.count)))] if call.form == COUNT else source(call, s, width)
+                    )
                     flat = np.concatenate([full for full, _ in rows])
                     lanes = [r * width + lane for r, (_, lanes) in enumerate(rows) for lane in lanes]
                     value, place = best(flat, lanes, largest)
@@ -360,11 +406,27 @@ def test_a_tensor_s_extreme_and_its_index(soc: str, types: tuple[str, ...], oper
 # Page ReduceMax, examples of the working memory: elements for (type, repeats, index).
 @pytest.mark.parametrize(
     ("type", "repeats", "index", "elements"),
-    [("half", 65, True, 176), ("half", 255, True, 544), ("half", 4, True, 32), ("half", 511, False, 1024), ("float", 130, True, 288)],
+    [
+        ("half", 65, True, 176),
+        ("half", 255, True, 544),
+        ("half", 4, True, 32),
+        ("half", 511, False, 1024),
+        ("float", 130, True, 288),
+    ],
 )
-def test_the_working_memory_of_the_page_s_examples_is_what_it_takes(type: str, repeats: int, index: bool, elements: int) -> None:
+def test_the_working_memory_of_the_page_s_examples_is_what_it_takes(
+    type: str, repeats: int, index: bool, elements: int
+) -> None:
     s = values(type, 13)
-    call = Call(operation=TENSOR_MAX, type=TYPES.index(type), mode=int(index), form=NUMBER, mask=(16, 0), repeats=repeats, repeat=(0, 1, 0))
+    call = Call(
+        operation=TENSOR_MAX,
+        type=TYPES.index(type),
+        mode=int(index),
+        form=NUMBER,
+        mask=(16, 0),
+        repeats=repeats,
+        repeat=(0, 1, 0),
+    )
     _, report = launch("a3", replace(call, scalar=working(elements)), untouched(), s)
     assert report.hazards == (), report.hazards
     _, report = launch("a3", replace(call, scalar=working(elements - 32 // s.itemsize)), untouched(), s)
@@ -380,7 +442,9 @@ def test_the_working_memory_of_a_sum(soc: str) -> None:
     for elements, fits in ((24, True), (16, False)):
         _, report = launch(soc, replace(masked, scalar=working(elements)), untouched(), s)
         assert [kind for kind, _ in named(report.hazards)] == ([] if fits else ["out_of_bounds"])
-    _, report = launch(soc, Call(operation=TENSOR_SUM, type=1, form=COUNT, count=17 * 64, scalar=working(0)), untouched(), s)
+    _, report = launch(
+        soc, Call(operation=TENSOR_SUM, type=1, form=COUNT, count=17 * 64, scalar=working(0)), untouched(), s
+    )
     assert [kind for kind, _ in named(report.hazards)] == ([] if soc == "a3" else ["out_of_bounds"])
 
 
@@ -438,17 +502,29 @@ def test_a_missing_barrier_before_a_reduction_is_a_race() -> None:
     ("call", "kind", "text"),
     [
         (Call(operation=SUM, form=NUMBER, mask=(64, 0), repeat=(-1, 8, 0)), "argument", "dstRepStride is -1"),
-        (Call(operation=SUM, form=NUMBER, mask=(64, 0), repeats=256, repeat=(1, 0, 0)), "argument", "repeatTime is 256"),
+        (
+            Call(operation=SUM, form=NUMBER, mask=(64, 0), repeats=256, repeat=(1, 0, 0)),
+            "argument",
+            "repeatTime is 256",
+        ),
         (Call(operation=SUM, form=NUMBER, mask=(64, 0), repeat=(1, 65536, 0)), "argument", "srcRepStride is 65536"),
         (Call(operation=MAX, form=NUMBER, mask=(64, 0), offset=4), "alignment", "has to be a multiple of 8"),
         (Call(operation=MAX, form=NUMBER, mask=(64, 0), mode=ONLY_VALUE, offset=4), "", ""),
         (Call(operation=BLOCK_MAX, form=NUMBER, mask=(64, 0), offset=16), "alignment", "has to be a multiple of 32"),
         (Call(operation=PAIR_SUM, form=NUMBER, mask=(64, 0), offset=16), "alignment", "has to be a multiple of 32"),
-        (Call(operation=TENSOR_MAX, form=COUNT, count=64, mode=1, offset=4, scalar=working(64)), "alignment", "multiple of 8"),
+        (
+            Call(operation=TENSOR_MAX, form=COUNT, count=64, mode=1, offset=4, scalar=working(64)),
+            "alignment",
+            "multiple of 8",
+        ),
         (Call(operation=TENSOR_SUM, form=COUNT, count=-1, scalar=working(64)), "argument", "ReduceSum: count is -1"),
-        (Call(operation=SUM, form=NUMBER, mask=(64, 0), repeats=200, repeat=(1, 24, 0)), "out_of_bounds", "WholeReduceSum (src)"),
+        (
+            Call(operation=SUM, form=NUMBER, mask=(64, 0), repeats=200, repeat=(1, 24, 0)),
+            "out_of_bounds",
+            "WholeReduceSum (src)",
+        ),
     ],
-)  # fmt: skip
+)
 def test_wrong_arguments_are_named_and_nothing_is_done(call: Call, kind: str, text: str) -> None:
     found, report = launch("a3", replace(call, type=1), untouched(), values("float", 19))
     if not kind:
@@ -459,7 +535,13 @@ def test_wrong_arguments_are_named_and_nothing_is_done(call: Call, kind: str, te
     np.testing.assert_array_equal(found, untouched())
 
 
-@pytest.mark.parametrize("call", [Call(operation=SUM, repeats=0, form=NUMBER, mask=(64, 0)), Call(operation=TENSOR_SUM, form=COUNT, count=0, scalar=working(64))])
+@pytest.mark.parametrize(
+    "call",
+    [
+        Call(operation=SUM, repeats=0, form=NUMBER, mask=(64, 0)),
+        Call(operation=TENSOR_SUM, form=COUNT, count=0, scalar=working(64)),
+    ],
+)
 def test_nothing_to_do(call: Call) -> None:
     # Pages ReduceRepeat and ReduceSum: on A2 and A3 a mask, count or repeatTime of 0 is no operation; not so on 950.
     for soc, kinds in (("a3", []), ("950pr", ["argument"])):
@@ -470,7 +552,16 @@ def test_nothing_to_do(call: Call) -> None:
 
 def test_an_index_of_16_bits_that_is_too_small() -> None:
     # Page ReduceMax: half reaches index 65535.
-    call = Call(operation=TENSOR_MAX, type=0, mode=1, form=NUMBER, mask=(16, 0), repeats=513, repeat=(0, 1, 0), scalar=working(2048))
+    call = Call(
+        operation=TENSOR_MAX,
+        type=0,
+        mode=1,
+        form=NUMBER,
+        mask=(16, 0),
+        repeats=513,
+        repeat=(0, 1, 0),
+        scalar=working(2048),
+    )
     _, report = launch("a3", call, untouched(), values("half", 20))
     [(kind, message)] = named(report.hazards)
     assert kind == "argument" and "an index of 16 bits reaches element 65535" in message

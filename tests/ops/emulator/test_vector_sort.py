@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
 from numpy.typing import NDArray
 
+from ascend_k3.ops import emulator
 from ascend_k3.ops.emulator.report import Report
 from tests.ops.emulator.vector_oracle import REGION, STORED, Array, Call, kernel, named
 
@@ -15,6 +17,7 @@ SOCS = ("a3", "950pr")
 TYPES = ("half", "float")
 SORT32, MERGE, MERGE_AND_COUNT, ADVANCED_MERGE, FULL_SORT, RUN_SORT, BOTH, WORKING_MEMORY, OVERLAP, RACE = range(10)
 SUSPEND = 1
+Lengths = tuple[int, int, int, int]
 
 
 def untouched() -> NDArray[np.uint8]:
@@ -25,6 +28,14 @@ def launch(soc: str, call: Call, *regions: Array, seed: int | None = None) -> tu
     given = [np.ascontiguousarray(region).view(np.uint8) for region in regions]
     out = np.zeros(REGION, np.uint8)
     report = kernel("vector_sort", soc).launch(1, *given, out, call.packed(), outputs=(3,), seed=seed)
+    return out, report
+
+
+def run(soc: str, call: Call, lengths: Lengths, *regions: Array, seed: int | None = None) -> tuple[Array, Report]:
+    out = np.zeros(REGION, np.uint8)
+    packed = replace(call, repeat=lengths[:3]).packed()[:-4] + lengths[3].to_bytes(4, "little")
+    given = [np.ascontiguousarray(region).view(np.uint8) for region in regions]
+    report = kernel("vector_sort", soc).launch(1, *given, out, packed, outputs=(3,), seed=seed)
     return out, report
 
 
@@ -75,7 +86,7 @@ def test_sort32(soc: str, type: str) -> None:
     np.testing.assert_array_equal(found, expected)
 
 
-def queues(type: str, lengths: tuple[int, ...], seed: int, repeats: int = 1) -> tuple[Array, NDArray[np.uint32]]:
+def queues(type: str, lengths: Lengths, seed: int, repeats: int = 1) -> tuple[Array, NDArray[np.uint32]]:
     """Sorted queues one behind the other, `repeats` times; the index tells a pair's place."""
     x = scores(type, seed)[: sum(lengths) * repeats]
     out = []
@@ -92,35 +103,29 @@ def with_pairs(x: Array, index: NDArray[np.uint32]) -> NDArray[np.uint8]:
     return region
 
 
-MERGES = [(3, (40, 25, 0, 0)), (7, (1, 77, 30, 0)), (15, (32, 32, 32, 32)), (15, (128, 3, 0, 200)), (15, (5, 6, 7, 8))]
+MERGES: list[tuple[int, Lengths]] = [
+    (3, (40, 25, 0, 0)),
+    (7, (1, 77, 30, 0)),
+    (15, (32, 32, 32, 32)),
+    (15, (128, 3, 0, 200)),
+    (15, (5, 6, 7, 8)),
+]
 
 
 @pytest.mark.parametrize("soc", SOCS)
 @pytest.mark.parametrize("type", TYPES)
 @pytest.mark.parametrize(("valid", "lengths"), MERGES)
 @pytest.mark.parametrize("operation", [MERGE, ADVANCED_MERGE])
-def test_mrgsort(soc: str, type: str, valid: int, lengths: tuple[int, ...], operation: int) -> None:
+def test_mrgsort(soc: str, type: str, valid: int, lengths: Lengths, operation: int) -> None:
     # Page MrgSort: one queue in falling order of up to four; of equal scores the one that lies further in front.
     x, index = queues(type, lengths, 2)
-    call = Call(operation=operation, type=TYPES.index(type), mode=valid, place=2, repeat=lengths[:3])  # type: ignore[arg-type]
-    packed = call.packed()
-    packed = packed[:-4] + lengths[3].to_bytes(4, "little")
-    out = np.zeros(REGION, np.uint8)
-    regions = [with_pairs(x, index), untouched(), untouched()]
-    report = kernel("vector_sort", soc).launch(1, *regions, out, packed, outputs=(3,))
+    call = Call(operation=operation, type=TYPES.index(type), mode=valid, place=2)
+    out, report = run(soc, call, lengths, with_pairs(x, index), untouched(), untouched())
     assert report.hazards == (), report.hazards
     order = falling(x)
     np.testing.assert_array_equal(out[: 8 * len(x)], pairs_of(x[order], index[order]))
     if operation == ADVANCED_MERGE:  # sortedNum is of the mode that stops early
         assert out.view(np.uint16)[-4:].tolist() == [9, 9, 9, 9]
-
-
-def run(soc: str, call: Call, lengths: tuple[int, int, int, int], *regions: Array, seed: int | None = None) -> tuple[Array, Report]:
-    out = np.zeros(REGION, np.uint8)
-    packed = replace(call, repeat=lengths[:3]).packed()[:-4] + lengths[3].to_bytes(4, "little")
-    given = [np.ascontiguousarray(region).view(np.uint8) for region in regions]
-    report = kernel("vector_sort", soc).launch(1, *given, out, packed, outputs=(3,), seed=seed)
-    return out, report
 
 
 @pytest.mark.parametrize("soc", SOCS)
@@ -129,7 +134,14 @@ def test_mrgsort_repeats(soc: str, type: str) -> None:
     # Page MrgSort, repeatTimes: four queues of one length one behind the other; source and result move on by all four.
     lengths = (16, 16, 16, 16)
     x, index = queues(type, lengths, 3, repeats=5)
-    found, report = run(soc, Call(operation=MERGE, type=TYPES.index(type), mode=15, place=2, repeats=5), lengths, with_pairs(x, index), untouched(), untouched())
+    found, report = run(
+        soc,
+        Call(operation=MERGE, type=TYPES.index(type), mode=15, place=2, repeats=5),
+        lengths,
+        with_pairs(x, index),
+        untouched(),
+        untouched(),
+    )
     assert report.hazards == (), report.hazards
     expected = untouched()
     for first in range(0, len(x), 64):
@@ -148,7 +160,9 @@ def test_mrgsort_that_stops_when_a_queue_is_used_up(soc: str, operation: int, se
     starts = np.concatenate([[0], np.cumsum(lengths)])
     order = falling(x)
     taken = np.zeros(4, int)
-    for steps, place in enumerate(order, 1):
+    steps = 0
+    for place in order:
+        steps += 1
         queue = int(np.searchsorted(starts, place, side="right")) - 1
         taken[queue] += 1
         if taken[queue] == lengths[queue]:
@@ -166,7 +180,14 @@ def test_mrgsort_that_stops_when_a_queue_is_used_up(soc: str, operation: int, se
 def test_getmrgsortresult_needs_a_merge_that_stops() -> None:
     lengths = (4, 4, 4, 4)
     x, index = queues("float", lengths, 5)
-    _, report = run("a3", Call(operation=MERGE_AND_COUNT, type=1, mode=15, place=2), lengths, with_pairs(x, index), untouched(), untouched())
+    _, report = run(
+        "a3",
+        Call(operation=MERGE_AND_COUNT, type=1, mode=15, place=2),
+        lengths,
+        with_pairs(x, index),
+        untouched(),
+        untouched(),
+    )
     [(kind, message)] = named(report.hazards)
     assert kind == "argument" and "GetMrgSortResult" in message and "set its ifExhaustedSuspension" in message
 
@@ -192,7 +213,9 @@ def test_concat_sort_extract(soc: str, type: str, repeats: int) -> None:
 def test_four_runs_of_sort32_merged(type: str) -> None:
     # Page MrgSort (advanced), example: GetSortOffset is the distance of two queues in elements.
     x, index, region = inputs(type, 7)
-    found, report = launch("a3", Call(operation=BOTH, type=TYPES.index(type), place=2), untouched(), region, untouched())
+    found, report = launch(
+        "a3", Call(operation=BOTH, type=TYPES.index(type), place=2), untouched(), region, untouched()
+    )
     assert report.hazards == (), report.hazards
     order = falling(x[:128])
     np.testing.assert_array_equal(found[:1024], pairs_of(x[order], index[order]))
@@ -207,10 +230,14 @@ def test_the_working_memory_of_sort_is_undefined_afterwards() -> None:
 
 def test_a_missing_barrier_between_sort32_and_mrgsort_is_a_race() -> None:
     _, _, region = inputs("float", 9)
-    _, report = run("a3", Call(operation=RACE, type=1, mode=15, place=2), (32, 32, 32, 32), untouched(), region, untouched())
+    _, report = run(
+        "a3", Call(operation=RACE, type=1, mode=15, place=2), (32, 32, 32, 32), untouched(), region, untouched()
+    )
     kinds = {kind for kind, _ in named(report.hazards)}
     assert kinds == {"race"} and "PipeBarrier<PIPE_V> between them is missing" in report.hazards[0].message
-    _, report = run("950pr", Call(operation=RACE, type=1, mode=15, place=2), (32, 32, 32, 32), untouched(), region, untouched())
+    _, report = run(
+        "950pr", Call(operation=RACE, type=1, mode=15, place=2), (32, 32, 32, 32), untouched(), region, untouched()
+    )
     assert report.hazards == ()
 
 
@@ -223,16 +250,38 @@ def test_a_missing_barrier_between_sort32_and_mrgsort_is_a_race() -> None:
         (Call(operation=MERGE, mode=5, place=2), (1, 1, 1, 1), "argument", "validBit is 5; it has to be 3, 7 or 15"),
         (Call(operation=MERGE, mode=15, place=2), (1, 4096, 1, 1), "argument", "elementLengths[1] is 4096"),
         (Call(operation=MERGE, mode=3, place=2), (0, 0, 1, 1), "argument", "every queue is empty"),
-        (Call(operation=MERGE, mode=15, place=2, form=SUSPEND), (1, 0, 1, 1), "argument", "elementLengths[1] is 0; a merge that stops"),
-        (Call(operation=MERGE, mode=15, place=2, repeats=2), (4, 4, 4, 5), "argument", "repeatTimes is 2; more than 1 needs"),
-        (Call(operation=MERGE, mode=15, place=2, repeats=2, form=SUSPEND), (4, 4, 4, 4), "argument", "repeatTimes is 2; more than 1 needs"),
+        (
+            Call(operation=MERGE, mode=15, place=2, form=SUSPEND),
+            (1, 0, 1, 1),
+            "argument",
+            "elementLengths[1] is 0; a merge that stops",
+        ),
+        (
+            Call(operation=MERGE, mode=15, place=2, repeats=2),
+            (4, 4, 4, 5),
+            "argument",
+            "repeatTimes is 2; more than 1 needs",
+        ),
+        (
+            Call(operation=MERGE, mode=15, place=2, repeats=2, form=SUSPEND),
+            (4, 4, 4, 4),
+            "argument",
+            "repeatTimes is 2; more than 1 needs",
+        ),
         (Call(operation=OVERLAP, mode=15), (4, 4, 4, 4), "argument", "src1 and dst overlap at byte 8"),
         (Call(operation=MERGE, mode=15, place=2, offset=8), (4, 4, 4, 4), "alignment", "MrgSort (dst)"),
     ],
-)  # fmt: skip
-def test_wrong_arguments_are_named_and_nothing_is_done(call: Call, lengths: tuple[int, int, int, int], kind: str, text: str) -> None:
+)
+def test_wrong_arguments_are_named_and_nothing_is_done(call: Call, lengths: Lengths, kind: str, text: str) -> None:
     _, _, region = inputs("float", 10)
     found, report = run("a3", replace(call, type=1), lengths, untouched(), region, untouched())
     assert [hazard.kind for hazard in report.hazards] == [kind], report.hazards
     assert text in report.hazards[0].message
     np.testing.assert_array_equal(found, untouched())
+
+
+def test_integers_do_not_compile() -> None:
+    # Page Sort32: half and float.
+    source = Path(__file__).parent / "kernels" / "vector_sort.cpp"
+    with pytest.raises(emulator.KernelBuildError, match="Sort: dav-2201 does not have it for this element type"):
+        emulator.build(source, entry="vector_sort", soc="a3", defines={"REFUSED": True})

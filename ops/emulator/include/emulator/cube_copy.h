@@ -42,11 +42,31 @@ inline emulator::Access repeated(emulator::Access access, int64_t runs, int64_t 
     access.runs = runs, access.pitch = pitch, access.groups = groups, access.group_pitch = group_pitch;
     return access;
 }
-/// Host address of a tensor on the core whose code is running, or on core `owner` of its block; nullptr without that core.
+
+/// An operand without its type, so that what works on it is compiled once: where it is, as an access and on the host.
+struct Place {
+    emulator::Access access;
+    uint8_t* host = nullptr;
+    emulator::Space space() const { return access.space; }
+    int64_t address() const { return access.begin; }
+    emulator::Access bytes(emulator::Access::Kind kind, const char* operand, int64_t offset, int64_t bytes, uint32_t align = 32) const {
+        emulator::Access out = access;
+        out.kind = kind, out.operand = operand, out.begin += offset, out.bytes = bytes, out.align = align;
+        return out;
+    }
+};
+/// `owner`: 0 the block's cube core, 1 and 2 its vector cores; a core that the kernel does not have gives no host address.
 template <class T>
-uint8_t* address_of(const LocalTensor<T>& tensor, int owner = -1) {
-    emulator::Core* core = owner < 0 ? &emulator::core() : emulator::sibling(owner);
-    return core ? core->local(tensor.space(), tensor.address()) : nullptr;
+Place place(const LocalTensor<T>& tensor, int owner = -1) {
+    Place out{tensor.bytes(emulator::Access::Kind::Read, "", 0, 0), nullptr};
+    out.access.owner = static_cast<int8_t>(owner);
+    const emulator::Core* const core = owner < 0 ? &emulator::core() : emulator::sibling(owner);
+    if (core) out.host = core->local(tensor.space(), tensor.address());
+    return out;
+}
+template <class T>
+Place place(const GlobalTensor<T>& tensor) {
+    return {tensor.bytes(emulator::Access::Kind::Read, "", 0, 0), tensor.host()};
 }
 
 }  // namespace cube
@@ -88,11 +108,15 @@ struct ToNz {
     bool transposed, small;
 };
 
-template <class T>
-void copy_to_nz(Site at, const LocalTensor<T>& dst, const GlobalTensor<T>& src, const ToNz p) {
+/// Copies `count` elements that lie `pitch` elements apart to consecutive places.
+template <class Word>
+void gather_words(uint8_t* to, const uint8_t* from, int64_t count, int64_t pitch) {
+    for (int64_t i = 0; i < count; ++i) std::memcpy(to + i * static_cast<int64_t>(sizeof(Word)), from + i * pitch * static_cast<int64_t>(sizeof(Word)), sizeof(Word));
+}
+
+inline void copy_to_nz(Site at, const cube::Place dst, const cube::Place src, int64_t size, const ToNz p) {
     using emulator::Access;
     const char* const call = "DataCopy";
-    constexpr int64_t size = sizeof(T);
     if (p.matrices == 0 || p.rows == 0 || p.columns == 0) return;  // documented: no operation
     if (!cube::is_in(dst.space(), emulator::Space::L1, "dst", "A1, B1 or C1", call, at)) return;
     const int64_t c0 = p.small ? 4 * size : C0_BYTES, groups = (p.columns * size + c0 - 1) / c0;
@@ -102,34 +126,31 @@ void copy_to_nz(Site at, const LocalTensor<T>& dst, const GlobalTensor<T>& src, 
     instruction.pipe = emulator::Pipe::MTE2, instruction.name = call, instruction.at = at;
     instruction.cost = emulator::Cost::move("GM->L1", static_cast<uint64_t>(p.matrices * p.rows * p.columns * size));
     const int64_t line = (p.transposed ? p.rows : p.columns) * size, lines = p.transposed ? p.columns : p.rows;
-    instruction.accesses.push_back(cube::repeated(src.bytes(Access::Kind::Read, "src", 0, line), lines, p.row_stride * size, p.matrices, p.matrix_stride * size));
+    instruction.accesses.push_back(cube::repeated(src.bytes(Access::Kind::Read, "src", 0, line, 1), lines, p.row_stride * size, p.matrices, p.matrix_stride * size));
     for (int64_t matrix = 0; matrix < p.matrices; ++matrix) {
-        const int64_t begin = matrix * p.nz_matrix_stride;
-        if (p.small) {
-            instruction.accesses.push_back(dst.bytes(Access::Kind::Write, "dst", begin, (p.rows * c0 + 31) / 32 * 32));
-        } else if (p.n_stride == C0_BYTES) {
-            instruction.accesses.push_back(cube::repeated(dst.bytes(Access::Kind::Write, "dst", begin, p.rows * C0_BYTES), groups, p.c0_stride));
-        } else {
-            instruction.accesses.push_back(cube::repeated(dst.bytes(Access::Kind::Write, "dst", begin, C0_BYTES), p.rows, p.n_stride, groups, p.c0_stride));
-        }
+        const auto write = [&](int64_t bytes) { return dst.bytes(Access::Kind::Write, "dst", matrix * p.nz_matrix_stride, bytes); };
+        if (p.small)
+            instruction.accesses.push_back(write((p.rows * c0 + 31) / 32 * 32));
+        else if (p.n_stride == C0_BYTES)
+            instruction.accesses.push_back(cube::repeated(write(p.rows * C0_BYTES), groups, p.c0_stride));
+        else
+            instruction.accesses.push_back(cube::repeated(write(C0_BYTES), p.rows, p.n_stride, groups, p.c0_stride));
     }
-    uint8_t* const out = cube::address_of(dst);
     emulator::issue(std::move(instruction), [=] {
+        const auto gather = size == 1 ? gather_words<uint8_t> : size == 2 ? gather_words<uint16_t> : gather_words<uint32_t>;
         for (int64_t matrix = 0; matrix < p.matrices; ++matrix) {
-            const uint8_t* const from = src.host(matrix * p.matrix_stride * size);
-            uint8_t* const to = out + matrix * p.nz_matrix_stride;
+            const uint8_t* const from = src.host + matrix * p.matrix_stride * size;
+            uint8_t* const to = dst.host + matrix * p.nz_matrix_stride;
             const int64_t n_stride = p.small ? c0 : p.n_stride, elements = c0 / size;
             if (p.small) std::memset(to, 0, static_cast<size_t>((p.rows * c0 + 31) / 32 * 32));
             for (int64_t row = 0; row < p.rows; ++row)
                 for (int64_t group = 0; group < groups; ++group) {
                     uint8_t* const block = to + group * p.c0_stride + row * n_stride;
                     const int64_t count = std::min(elements, p.columns - group * elements);
-                    if (!p.transposed) {
+                    if (p.transposed)
+                        gather(block, from + (group * elements * p.row_stride + row) * size, count, p.row_stride);
+                    else
                         std::memcpy(block, from + (row * p.row_stride + group * elements) * size, static_cast<size_t>(count * size));
-                    } else {
-                        for (int64_t i = 0; i < count; ++i)
-                            std::memcpy(block + i * size, from + ((group * elements + i) * p.row_stride + row) * size, sizeof(T));
-                    }
                     std::memset(block + count * size, 0, static_cast<size_t>(c0 - count * size));
                 }
         }
@@ -158,7 +179,7 @@ void DataCopy(const LocalTensor<T>& dst, const GlobalTensor<T>& src, const Nd2Nz
     static_assert(!enableSmallC0 || is_3510, "DataCopy: enableSmallC0 exists on dav-3510 only");
     const char* names[3] = {"ndNum", "srcNdMatrixStride", "dstNzMatrixStride"};
     if (!legal_nz(p.ndNum, p.nValue, p.dValue, 65535, static_cast<int64_t>(p.srcDValue), is_3510 ? (1ll << 40) - 1 : 65535, p.dstNzC0Stride, p.dstNzNStride, enableSmallC0, names, at)) return;
-    copy_to_nz<T>(at, dst, src, {p.ndNum, p.nValue, static_cast<int64_t>(p.dValue), static_cast<int64_t>(p.srcNdMatrixStride), static_cast<int64_t>(p.srcDValue),
+    copy_to_nz(at, cube::place(dst), cube::place(src), sizeof(T), {p.ndNum, p.nValue, static_cast<int64_t>(p.dValue), static_cast<int64_t>(p.srcNdMatrixStride), static_cast<int64_t>(p.srcDValue),
                                  p.dstNzC0Stride * C0_BYTES, p.dstNzNStride * C0_BYTES, static_cast<int64_t>(p.dstNzMatrixStride) * static_cast<int64_t>(sizeof(T)), false, enableSmallC0});
 }
 
@@ -171,29 +192,23 @@ void DataCopy(const LocalTensor<T>& dst, const GlobalTensor<T>& src, const Dn2Nz
     const char* names[3] = {"dnNum", "srcDnMatrixStride", "dstNzMatrixStride"};
     if (!legal_nz(p.dnNum, p.nValue, p.dValue, (1 << 21) - 1, static_cast<int64_t>(p.srcDValue), (1ll << 40) - 1, p.dstNzC0Stride, p.dstNzNStride, enableSmallC0, names, at)) return;
     if (cube::fp4<T>() && !emulator::require(p.nValue % 2 == 0, "argument", at, "DataCopy", "nValue is " + std::to_string(p.nValue) + "; for packed fp4 it has to be even.")) return;
-    copy_to_nz<T>(at, dst, src, {p.dnNum, p.nValue, static_cast<int64_t>(p.dValue), static_cast<int64_t>(p.srcDnMatrixStride), static_cast<int64_t>(p.srcDValue),
+    copy_to_nz(at, cube::place(dst), cube::place(src), sizeof(T), {p.dnNum, p.nValue, static_cast<int64_t>(p.dValue), static_cast<int64_t>(p.srcDnMatrixStride), static_cast<int64_t>(p.srcDValue),
                                  p.dstNzC0Stride * C0_BYTES, p.dstNzNStride * C0_BYTES, static_cast<int64_t>(p.dstNzMatrixStride) * static_cast<int64_t>(sizeof(T)), true, enableSmallC0});
 }
 
 // ---- Between local memories --------------------------------------------------------------------------------------------
 
-/// Rows from one local memory to another; an owner of 1 or 2 is a vector core of the block, 0 its cube core.
-template <class T>
-void copy_local_rows(const char* call, Site at, emulator::Pipe pipe, const char* path, const LocalTensor<T>& dst, int dst_owner,
-                     const LocalTensor<T>& src, int src_owner, Rows rows, uint32_t dst_align) {
+/// Rows from one local memory to another.
+inline void copy_local_rows(const char* call, Site at, emulator::Pipe pipe, const char* path, const cube::Place dst, const cube::Place src, Rows rows, uint32_t dst_align) {
     using emulator::Access;
     emulator::Instruction instruction;
     instruction.pipe = pipe, instruction.name = call, instruction.at = at;
     instruction.cost = emulator::Cost::move(path, static_cast<uint64_t>(rows.count * rows.bytes));
-    Access from = cube::repeated(src.bytes(Access::Kind::Read, "src", 0, rows.bytes), rows.count, rows.source_pitch);
-    Access to = cube::repeated(dst.bytes(Access::Kind::Write, "dst", 0, rows.bytes, dst_align), rows.count, rows.destination_pitch);
-    from.owner = static_cast<int8_t>(src_owner), to.owner = static_cast<int8_t>(dst_owner);
-    instruction.accesses = {from, to};
-    uint8_t* const out = cube::address_of(dst, dst_owner);
-    const uint8_t* const in = cube::address_of(src, src_owner);
+    instruction.accesses = {cube::repeated(src.bytes(Access::Kind::Read, "src", 0, rows.bytes), rows.count, rows.source_pitch),
+                            cube::repeated(dst.bytes(Access::Kind::Write, "dst", 0, rows.bytes, dst_align), rows.count, rows.destination_pitch)};
     emulator::issue(std::move(instruction), [=] {
         for (int64_t row = 0; row < rows.count; ++row)
-            std::memcpy(out + row * rows.destination_pitch, in + row * rows.source_pitch, static_cast<size_t>(rows.bytes));
+            std::memcpy(dst.host + row * rows.destination_pitch, src.host + row * rows.source_pitch, static_cast<size_t>(rows.bytes));
     });
 }
 
@@ -211,14 +226,14 @@ void copy_between(const LocalTensor<T>& dst, const LocalTensor<T>& src, const Da
         constexpr int64_t unit = is_3510 ? 32 : 64;
         if (!emulator::require((cube::one_of<T, int32_t, float>()), "argument", at, call, "the bias buffer holds int32_t or float.") ||
             (is_3510 && !emulator::require(p.blockLen % 2 == 0, "argument", at, call, "blockLen is " + std::to_string(p.blockLen) + "; towards the bias buffer it has to be even."))) return;
-        copy_local_rows(call, at, emulator::Pipe::MTE1, "L1->BT", dst, -1, src, -1, {p.blockCount, p.blockLen * unit, p.blockLen * unit + p.srcGap * 32, (p.blockLen + p.dstGap) * unit}, 64);
+        copy_local_rows(call, at, emulator::Pipe::MTE1, "L1->BT", cube::place(dst), cube::place(src), {p.blockCount, p.blockLen * unit, p.blockLen * unit + p.srcGap * 32, (p.blockLen + p.dstGap) * unit}, 64);
     } else if (src.space() == Space::L1 && dst.space() == Space::FB) {
         constexpr int64_t unit = is_3510 ? 64 : 128;
         if (!emulator::require((cube::one_of<T, uint64_t>()), "argument", at, call, "the fixpipe buffer holds uint64_t.")) return;
-        copy_local_rows(call, at, emulator::Pipe::FIX, "L1->FB", dst, -1, src, -1, {p.blockCount, p.blockLen * unit, p.srcGap * 32, p.dstGap * 128}, 128);
+        copy_local_rows(call, at, emulator::Pipe::FIX, "L1->FB", cube::place(dst), cube::place(src), {p.blockCount, p.blockLen * unit, p.srcGap * 32, p.dstGap * 128}, 128);
     } else if (src.space() == Space::UB && dst.space() == Space::L1) {
         if (!emulator::require(is_3510, "wrong_core", at, call, "dav-2201 has no path from UB to L1; go through global memory.")) return;
-        copy_local_rows(call, at, emulator::Pipe::MTE3, "UB->L1", dst, 0, src, -1, block_rows(p), 32);
+        copy_local_rows(call, at, emulator::Pipe::MTE3, "UB->L1", cube::place(dst, 0), cube::place(src), block_rows(p), 32);
     } else {
         emulator::require(false, "wrong_core", at, call, "there is no path between these two local memories.");
     }
@@ -245,7 +260,7 @@ void DataCopyL1ToUB(const LocalTensor<T>& dst, const LocalTensor<T>& src, const 
         !cube::is_in(dst.space(), emulator::Space::UB, "dst", "VECIN, VECOUT or VECCALC", call, at)) return;
     if (!emulator::require(emulator::core().role == emulator::Role::AIC, "wrong_core", at, call, "the cube core copies out of its L1.") ||
         !emulator::require(emulator::core().vector_cores_a_block == 2, "wrong_core", at, call, "it needs a kernel of one cube core with two vector cores.")) return;
-    copy_local_rows(call, at, emulator::Pipe::MTE3, "L1->UB", dst, 1 + subBlockId, src, -1, block_rows(p), 32);
+    copy_local_rows(call, at, emulator::Pipe::MTE3, "L1->UB", cube::place(dst, 1 + subBlockId), cube::place(src), block_rows(p), 32);
 }
 template <class T, uint8_t subBlockId = 0>
 void DataCopyL1ToUB(const LocalTensor<T>& dst, const LocalTensor<T>& src, const uint32_t count, Site at = Site::here()) {
@@ -284,7 +299,7 @@ void Fill(const LocalTensor<T>& dst, const InitConstValueParams<U>& p, Site at =
     instruction.pipe = l1 ? emulator::Pipe::MTE2 : emulator::Pipe::MTE1, instruction.name = call, instruction.at = at;
     instruction.cost = emulator::Cost::move("Fill", static_cast<uint64_t>(p.repeatTimes * bytes));
     instruction.accesses = {cube::repeated(dst.bytes(emulator::Access::Kind::Write, "dst", 0, bytes, static_cast<uint32_t>(block)), p.repeatTimes, pitch)};
-    uint8_t* const out = cube::address_of(dst);
+    uint8_t* const out = cube::place(dst).host;
     emulator::issue(std::move(instruction), [=] {
         for (int64_t repeat = 0; repeat < p.repeatTimes; ++repeat)
             for (int64_t i = 0; i < bytes; i += sizeof(T)) std::memcpy(out + repeat * pitch + i, &p.initValue, sizeof(T));

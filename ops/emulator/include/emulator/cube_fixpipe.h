@@ -6,6 +6,7 @@
 #pragma once
 
 #include "cube_mmad.h"
+#include "vector_cast.h"
 
 /// How numbers of L0C become those of the destination. Q...: times a factor for all, VQ... and VDEQF16, VREQ8: one a column.
 enum QuantMode_t {
@@ -144,7 +145,8 @@ struct Conversion {
     QuantMode_t mode;  // of the scalar form
     uint64_t factor;
     const uint8_t* factors;
-    bool relu, saturate;
+    bool relu;
+    Saturation saturation;  // as for a Cast to this type
 };
 
 /// M1 of a quantization parameter: a float whose low 13 bits do not count.
@@ -189,7 +191,7 @@ void convert_numbers(T* to, const U* from, int64_t column, int64_t count, const 
     }
     if constexpr (std::is_same_v<U, float> && one_of<T, half, bfloat16_t>()) {
         if (c.mode == F322F16 || c.mode == F322BF16) {
-            for (int64_t i = 0; i < count; ++i) to[i] = numbers::convert_as<T, numbers::Rounding::Rint>(c.relu && from[i] < 0 ? 0.0f : from[i], c.saturate);
+            for (int64_t i = 0; i < count; ++i) to[i] = numbers::convert_as<T, numbers::Rounding::Rint>(c.relu && from[i] < 0 ? 0.0f : from[i], c.saturation.saturate);
             return;
         }
     }
@@ -198,8 +200,8 @@ void convert_numbers(T* to, const U* from, int64_t column, int64_t count, const 
         const float value = number(i, bits);
         if constexpr (one_of<T, int8_t, uint8_t>()) to[i] = static_cast<T>(quant_byte(value, bits));
         else if constexpr (std::is_same_v<T, half> && std::is_same_v<U, int32_t>) to[i] = numbers::convert_as<T, numbers::Rounding::Rint>(value, true);
-        else if constexpr (std::is_same_v<T, hifloat8_t>) to[i] = numbers::convert_as<T, numbers::Rounding::Round>(value, c.saturate);
-        else if constexpr (one_of<T, half, bfloat16_t, fp8_e4m3fn_t>()) to[i] = numbers::convert_as<T, numbers::Rounding::Rint>(value, c.saturate);
+        else if constexpr (std::is_same_v<T, hifloat8_t>) to[i] = numbers::convert_as<T, numbers::Rounding::Round>(value, c.saturation.saturate);
+        else if constexpr (one_of<T, half, bfloat16_t, fp8_e4m3fn_t>()) to[i] = numbers::convert_as<T, numbers::Rounding::Rint>(value, c.saturation.saturate, c.saturation.keep_nan);
         else if constexpr (std::is_same_v<T, float>) to[i] = value;
     }
 }
@@ -215,103 +217,120 @@ struct Layout {
     }
 };
 
+/// The types of L0C and of the destination, as far as Fixpipe has to know them.
+struct Types {
+    void (*convert)(void* to, const void* from, int64_t column, int64_t count, const Conversion& c);
+    bool (*fits)(QuantMode_t mode);
+    int64_t size;  // of the destination's
+    const char *from, *to;
+    void (*store)(uint8_t* to, const uint8_t* from, int64_t bytes, const emulator::Control& control);
+    uint8_t atomic_type;
+    Saturation saturation;
+};
 template <class T, class U>
-bool legal_fixpipe(const Layout& l, int64_t columns_at_once, QuantMode_t mode, bool has_factors, uint8_t unit_flag, Site at) {
+Types types_of() {
+    return {[](void* to, const void* from, int64_t column, int64_t count, const Conversion& c) { convert_numbers(static_cast<T*>(to), static_cast<const U*>(from), column, count, c); },
+            quant_fits<T, U>, sizeof(T), emulator::numbers::names::Of<U>::name, emulator::numbers::names::Of<T>::name, store_row<T>, atomic::type<T>(), saturation<T>()};
+}
+
+/// What of the parameters is the same for every form.
+struct Options {
+    QuantMode_t quant;
+    uint64_t factor;
+    bool relu;
+    uint8_t unit_flag;
+};
+
+inline bool legal_fixpipe(const Layout& l, const Types& types, int64_t columns_at_once, const Options& o, bool has_factors, Site at) {
     const char* const call = "Fixpipe";
     return in_range(l.n, 1, 4095, "nSize", call, at) && in_range(l.m, 1, 65535, "mSize", call, at) &&
            emulator::require(l.n % columns_at_once == 0, "argument", at, call, "nSize is " + std::to_string(l.n) + "; for this layout it has to be a multiple of " + std::to_string(columns_at_once) + ".") &&
-           emulator::require(l.group_pitch > 0 && l.row_pitch > 0, "argument", at, call, "dstStride is 0; it has to be positive.") &&
-           emulator::require(unit_flag == 0 || unit_flag == 2 || unit_flag == 3, "argument", at, call, "unitFlag is " + std::to_string(unit_flag) + "; it has to be 0, 2 or 3.") &&
-           emulator::require(quant_fits<T, U>(scalar_quant(mode)), "argument", at, call, std::string("quantPre ") + std::to_string(mode) + " does not turn " + emulator::numbers::names::Of<U>::name + " of L0C into " + emulator::numbers::names::Of<T>::name + " on this SoC.") &&
-           emulator::require(is_vector_quant(mode) == has_factors, "argument", at, call, has_factors ? "a tensor of factors goes with the modes that have one a column (VDEQF16, VREQ8, VQ...) only." : "this quantPre takes a factor a column: give Fixpipe the tensor of factors.");
+           emulator::require(l.group_pitch > 0 && l.row_pitch > 0 && l.column_pitch > 0, "argument", at, call, "dstStride is 0; it has to be positive.") &&
+           emulator::require(o.unit_flag == 0 || o.unit_flag == 2 || o.unit_flag == 3, "argument", at, call, "unitFlag is " + std::to_string(o.unit_flag) + "; it has to be 0, 2 or 3.") &&
+           emulator::require(types.fits(scalar_quant(o.quant)), "argument", at, call, std::string("quantPre ") + std::to_string(o.quant) + " does not turn " + types.from + " of L0C into " + types.to + " on this SoC.") &&
+           emulator::require(is_vector_quant(o.quant) == has_factors, "argument", at, call, has_factors ? "a tensor of factors goes with the modes that have one a column (VDEQF16, VREQ8, VQ...) only." : "this quantPre takes a factor a column: give Fixpipe the tensor of factors.");
 }
 
-/// Accesses of the destination for each matrix (or block of it), as few as can be.
-template <class Make>
-void add_destinations(std::vector<emulator::Access>& out, const Layout& l, int64_t size, int part, Make make) {
-    for (int64_t matrix = 0; matrix < l.matrices; ++matrix) {
-        const int64_t begin = matrix * l.matrix_pitch * size;
-        if (l.column_pitch != 1)  // column by column
-            out.push_back(repeated(make(part, begin, l.m * size), l.n, l.column_pitch * size));
-        else if (l.group >= l.n)  // row by row
-            out.push_back(repeated(make(part, begin, l.n * size), l.m, l.row_pitch * size));
-        else
-            out.push_back(repeated(make(part, begin, l.m * l.group * size), l.n / l.group, l.group_pitch * size));
+/// The destination: global memory, L1, or UB of one or both vector cores.
+struct Destination {
+    Place place[2];
+    const char* path;
+    emulator::Access write(int part, int64_t offset, int64_t bytes, bool atomic) const {
+        const bool aligned = place[0].space() != emulator::Space::GM && offset == 0;
+        return place[part].bytes(atomic ? emulator::Access::Kind::Atomic : emulator::Access::Kind::Write, "dst", offset, bytes, aligned ? 32 : 1);
     }
-}
+};
 
-/// The instruction: `l` is what each of one or two destinations gets, the second from source element `l.second` on.
-/// `make(part, offset, bytes)` is an access of a destination, `host(part, matrix)` the memory of a matrix there.
-template <class T, class U, class Make, class Host>
-void issue_fixpipe(const char* path, const Layout l, const LocalTensor<U>& src, QuantMode_t mode, uint64_t factor, const LocalTensor<uint64_t>* factors, bool relu,
-                   uint8_t unit_flag, bool atomic, Site at, Make make, Host host) {
-    EMULATOR_USES("asc_uses_cube");
+/// The instruction: `l` is what each destination gets, the second from source element `l.second` on.
+inline void issue_fixpipe(const Destination destination, const Layout l, const Types types, const Place src, const Options o, const Place* factors, int64_t columns_at_once, Site at) {
     using emulator::Access;
     const char* const call = "Fixpipe";
     const emulator::Control control = emulator::core().control;
-    if (!is_in(src.space(), emulator::Space::L0C, "src", "CO1", call, at) ||
+    if (!legal_fixpipe(l, types, columns_at_once, o, factors != nullptr, at) || !is_in(src.space(), emulator::Space::L0C, "src", "CO1", call, at) ||
         (factors && !is_in(factors->space(), emulator::Space::L1, "cbufWorkspace", "C1", call, at))) return;
+    const bool atomic = control.atomic && destination.place[0].space() == emulator::Space::GM;
+    if (!emulator::require(!atomic || control.atomic_type == 0 || control.atomic_type == types.atomic_type, "argument", at, call, "atomic writes are on for another type than the tensor's; give SetAtomicAdd the type of the copy.")) return;
     emulator::Instruction instruction;
-    instruction.pipe = emulator::Pipe::FIX, instruction.name = call, instruction.at = at, instruction.unit_flag = unit_flag;
-    instruction.cost = emulator::Cost::move(path, static_cast<uint64_t>(l.parts * l.matrices * l.m * l.n) * sizeof(T));
-    std::vector<Access> sources;
+    instruction.pipe = emulator::Pipe::FIX, instruction.name = call, instruction.at = at, instruction.unit_flag = o.unit_flag;
+    instruction.cost = emulator::Cost::move(destination.path, static_cast<uint64_t>(l.parts * l.matrices * l.m * l.n * types.size));
+    auto& accesses = instruction.accesses;
     for (int64_t index = 0; index < l.matrices * l.parts; ++index) {
         const int64_t begin = (index / l.parts * l.source_matrix + index % l.parts * l.second) * 4, whole = l.n / 16, rest = l.n % 16;
         const auto add = [&](int64_t block, int64_t blocks, int64_t columns) {
             if (columns == 0 || blocks == 0) return;
+            const int64_t first = begin + block * l.source_column * 4;
             if (columns == 16 && l.source_row == 16)
-                sources.push_back(repeated(src.bytes(Access::Kind::Read, "src", begin + block * l.source_column * 4, l.m * 64, 1), blocks, l.source_column * 4));
+                accesses.push_back(repeated(src.bytes(Access::Kind::Read, "src", first, l.m * 64, 1), blocks, l.source_column * 4));
             else
-                sources.push_back(repeated(src.bytes(Access::Kind::Read, "src", begin + block * l.source_column * 4, columns * 4, 1), l.m, l.source_row * 4, blocks, l.source_column * 4));
+                accesses.push_back(repeated(src.bytes(Access::Kind::Read, "src", first, columns * 4, 1), l.m, l.source_row * 4, blocks, l.source_column * 4));
         };
         add(0, whole, 16), add(whole, 1, rest);
     }
-    sources.front().align = 64;
-    for (Access& source : sources) source.unit = unit_flag != 0, source.carries = !atomic;
-    instruction.accesses = sources;
-    if (factors) instruction.accesses.push_back(factors->bytes(Access::Kind::Read, "cbufWorkspace", 0, l.n * 8));
-    for (int part = 0; part < l.parts; ++part) add_destinations(instruction.accesses, l, sizeof(T), part, make);
-    const Conversion conversion{scalar_quant(mode), factor, factors ? address_of(*factors) : nullptr, relu, control.ctrl_saturate};
-    const U* const in = reinterpret_cast<const U*>(address_of(src));
-    const emulator::Space space = src.space();
-    const int64_t source_begin = src.address();
+    accesses.front().align = 64;
+    for (Access& source : accesses) source.unit = o.unit_flag != 0, source.carries = !atomic;
+    const std::vector<Access> sources = accesses;
+    if (factors) accesses.push_back(factors->bytes(Access::Kind::Read, "cbufWorkspace", 0, l.n * 8));
+    for (int64_t index = 0; index < l.matrices * l.parts; ++index) {
+        const int64_t begin = index / l.parts * l.matrix_pitch * types.size;
+        const auto write = [&](int64_t bytes) { return destination.write(static_cast<int>(index % l.parts), begin, bytes, atomic); };
+        if (l.column_pitch != 1)  // column by column
+            accesses.push_back(repeated(write(l.m * types.size), l.n, l.column_pitch * types.size));
+        else if (l.group >= l.n)  // row by row
+            accesses.push_back(repeated(write(l.n * types.size), l.m, l.row_pitch * types.size));
+        else
+            accesses.push_back(repeated(write(l.m * l.group * types.size), l.n / l.group, l.group_pitch * types.size));
+    }
+    const Conversion conversion{scalar_quant(o.quant), o.factor, factors ? factors->host : nullptr, o.relu, types.saturation};
     emulator::issue(std::move(instruction), [=] {
-        T line[4096];
+        std::vector<uint8_t> line(static_cast<size_t>(l.n * types.size));
+        const auto store = [&](uint8_t* to, int64_t column, int64_t count) {
+            if (atomic)
+                types.store(to, line.data() + column * types.size, count * types.size, control);
+            else
+                std::memcpy(to, line.data() + column * types.size, static_cast<size_t>(count * types.size));
+        };
+        const auto from = [&](int64_t index) { return index / l.parts * l.source_matrix + index % l.parts * l.second; };
         for (int64_t index = 0; index < l.matrices * l.parts; ++index) {
-            const int64_t matrix = index / l.parts;
-            const int part = static_cast<int>(index % l.parts);
-            uint8_t* const out = host(part, matrix);
-            const U* const from = in + matrix * l.source_matrix + part * l.second;
+            uint8_t* const out = destination.place[index % l.parts].host + index / l.parts * l.matrix_pitch * types.size;
             for (int64_t row = 0; row < l.m; ++row) {
                 for (int64_t column = 0; column < l.n; column += 16)
-                    convert_numbers<T, U>(line + column, from + column / 16 * l.source_column + row * l.source_row, column, std::min<int64_t>(16, l.n - column), conversion);
-                const auto store = [&](int64_t column, int64_t count) {
-                    uint8_t* const to = out + l.destination(0, row, column) * static_cast<int64_t>(sizeof(T));
-                    const uint8_t* const bytes = reinterpret_cast<const uint8_t*>(line + column);
-                    if (atomic)
-                        store_row<T>(to, bytes, count * static_cast<int64_t>(sizeof(T)), control);
-                    else
-                        std::memcpy(to, bytes, static_cast<size_t>(count) * sizeof(T));
-                };
-                if (l.column_pitch != 1)
-                    for (int64_t column = 0; column < l.n; ++column) store(column, 1);
-                else
-                    for (int64_t column = 0; column < l.n; column += l.group) store(column, std::min(l.group, l.n - column));
+                    types.convert(line.data() + column * types.size, src.host + (from(index) + column / 16 * l.source_column + row * l.source_row) * 4, column, std::min<int64_t>(16, l.n - column), conversion);
+                const int64_t step = l.column_pitch != 1 ? 1 : l.group;
+                for (int64_t column = 0; column < l.n; column += step) store(out + l.destination(0, row, column) * types.size, column, std::min(step, l.n - column));
             }
         }
-        for (const Access& source : sources) {  // what was undefined in L0C is undefined in the destination
-            if (atomic) break;
-            const int64_t end = source.begin + (source.groups - 1) * source.group_pitch + (source.runs - 1) * source.pitch + source.bytes;
-            if (emulator::unwritten(space, source.begin, end).empty()) continue;
-            for (int64_t index = 0; index < l.matrices * l.parts; ++index)
-                for (int64_t row = 0; row < l.m; ++row)
-                    for (int64_t column = 0; column < l.n; ++column) {
-                        const int64_t matrix = index / l.parts, part = index % l.parts;
-                        const int64_t element = source_begin + (matrix * l.source_matrix + part * l.second + column / 16 * l.source_column + row * l.source_row + column % 16) * 4;
-                        if (!emulator::unwritten(space, element, element + 4).empty()) emulator::forget(make(static_cast<int>(part), l.destination(matrix, row, column) * static_cast<int64_t>(sizeof(T)), sizeof(T)));
-                    }
-            break;
-        }
+        if (atomic) return;
+        bool undefined = false;  // what was undefined in L0C is undefined in the destination
+        for (const Access& source : sources)
+            undefined |= !emulator::unwritten(source.space, source.begin, source.begin + (source.groups - 1) * source.group_pitch + (source.runs - 1) * source.pitch + source.bytes).empty();
+        if (!undefined) return;
+        for (int64_t index = 0; index < l.matrices * l.parts; ++index)
+            for (int64_t row = 0; row < l.m; ++row)
+                for (int64_t column = 0; column < l.n; ++column) {
+                    const int64_t element = src.address() + (from(index) + column / 16 * l.source_column + row * l.source_row + column % 16) * 4;
+                    if (!emulator::unwritten(src.space(), element, element + 4).empty())
+                        emulator::forget(destination.write(static_cast<int>(index % l.parts), l.destination(index / l.parts, row, column) * types.size, types.size, false));
+                }
     });
 }
 
@@ -340,28 +359,25 @@ constexpr bool fixpipe_types(bool to_l1) {
     return false;
 }
 
+template <class Params>
+Options options(const Params& p) { return {p.quantPre, p.deqScalar, p.reluEn, p.unitFlag}; }
+
+/// `factors`: nullptr for the modes that have one factor for all.
 template <class T, class U, class Params>
 void fixpipe_to_global(const GlobalTensor<T>& dst, const LocalTensor<U>& src, const Layout& l, int64_t at_once, const Params& p, const LocalTensor<uint64_t>* factors, Site at) {
-    if (!legal_fixpipe<T, U>(l, at_once, p.quantPre, factors != nullptr, p.unitFlag, at)) return;
-    const bool atomic = emulator::core().control.atomic;
-    const auto make = [dst, atomic](int, int64_t offset, int64_t bytes) { return dst.bytes(atomic ? emulator::Access::Kind::Atomic : emulator::Access::Kind::Write, "dst", offset, bytes); };
-    const int64_t pitch = l.matrix_pitch * static_cast<int64_t>(sizeof(T));
-    issue_fixpipe<T, U>("L0C->GM", l, src, p.quantPre, p.deqScalar, factors, p.reluEn, p.unitFlag, atomic, at, make, [dst, pitch](int, int64_t matrix) { return dst.host(matrix * pitch); });
+    EMULATOR_USES("asc_uses_cube");
+    const Place columns = factors ? place(*factors) : Place{};
+    issue_fixpipe({{place(dst), {}}, "L0C->GM"}, l, types_of<T, U>(), place(src), options(p), factors ? &columns : nullptr, at_once, at);
 }
 
+/// `owner` negative: L1; 1, 2: UB of that vector core, from it on of `l.parts` of them.
 template <class T, class U, class Params>
 void fixpipe_to_local(const LocalTensor<T>& dst, int owner, const LocalTensor<U>& src, const Layout& l, int64_t at_once, const Params& p, const LocalTensor<uint64_t>* factors, Site at) {
+    EMULATOR_USES("asc_uses_cube");
     const bool l1 = owner < 0;
     if (!is_in(dst.space(), l1 ? emulator::Space::L1 : emulator::Space::UB, "dst", l1 ? "A1, B1 or C1" : "VECIN, VECOUT or VECCALC", "Fixpipe", at)) return;
-    if (!legal_fixpipe<T, U>(l, at_once, p.quantPre, factors != nullptr, p.unitFlag, at)) return;
-    const auto make = [dst, owner](int part, int64_t offset, int64_t bytes) {
-        emulator::Access access = dst.bytes(emulator::Access::Kind::Write, "dst", offset, bytes, offset == 0 ? 32 : 1);
-        access.owner = static_cast<int8_t>(owner < 0 ? owner : owner + part);
-        return access;
-    };
-    uint8_t* const out[2] = {address_of(dst, owner), l.parts == 2 ? address_of(dst, owner + 1) : nullptr};
-    const int64_t pitch = l.matrix_pitch * static_cast<int64_t>(sizeof(T));
-    issue_fixpipe<T, U>(l1 ? "L0C->L1" : "L0C->UB", l, src, p.quantPre, p.deqScalar, factors, p.reluEn, p.unitFlag, false, at, make, [first = out[0], second = out[1], pitch](int part, int64_t matrix) { return (part ? second : first) + matrix * pitch; });
+    const Place columns = factors ? place(*factors) : Place{};
+    issue_fixpipe({{place(dst, owner), l.parts == 2 ? place(dst, owner + 1) : Place{}}, l1 ? "L0C->L1" : "L0C->UB"}, l, types_of<T, U>(), place(src), options(p), factors ? &columns : nullptr, at_once, at);
 }
 
 // ---- dav-2201 ----

@@ -65,56 +65,57 @@ struct LoadData2dTransposeParamsV2 {
 
 namespace cube {
 
+/// Bits of an element; packed types have two in a byte.
+template <class T>
+constexpr int bits_of() { return emulator::numbers::is_packed<T>() ? 4 : 8 * static_cast<int>(sizeof(T)); }
 /// Columns of a fractal.
-template <class T>
-constexpr int64_t c0() { return emulator::numbers::is_packed<T>() ? 64 : C0_BYTES / static_cast<int64_t>(sizeof(T)); }
+constexpr int64_t columns_of(int bits) { return C0_BYTES * 8 / bits; }
 /// Fractals that a transposition turns together into as many: a square of max(16, c0) rows and columns.
-template <class T>
-constexpr int64_t square_fractals() { return emulator::numbers::is_packed<T>() ? 4 : sizeof(T) == 1 ? 2 : sizeof(T) == 2 ? 1 : 2; }
+constexpr int64_t fractals_of_square(int bits) { return bits == 32 ? 2 : std::max<int64_t>(1, 16 / bits); }
 
 /// A square of elements in up to four fractals: one above the other, for types of 32 bits side by side.
 struct Square {
     int64_t source[4], destination[4];  // bytes from the operands' starts
 };
 
-/// Byte of element (row, column) of a square, and for packed types which half of it.
-template <class T>
+/// Byte of element (row, column) of a square; for 4 bits the byte that half of it is in.
+template <int bits>
 int64_t square_byte(const int64_t* fractals, int64_t row, int64_t column) {
-    const int64_t fractal = fractals[row / FRACTAL_ROWS + column / c0<T>()];
-    return fractal + row % FRACTAL_ROWS * C0_BYTES + column % c0<T>() * C0_BYTES / c0<T>();
+    constexpr int64_t c0 = columns_of(bits);
+    return fractals[row / FRACTAL_ROWS + column / c0] + row % FRACTAL_ROWS * C0_BYTES + column % c0 * C0_BYTES / c0;
 }
 
-template <class T>
+template <int bits>
 void transpose_square(uint8_t* out, const uint8_t* in, const Square& square) {
-    constexpr int64_t side = std::max(FRACTAL_ROWS, c0<T>());
+    constexpr int64_t side = std::max(FRACTAL_ROWS, columns_of(bits));
     for (int64_t row = 0; row < side; ++row)
         for (int64_t column = 0; column < side; ++column) {
-            const uint8_t* const from = in + square_byte<T>(square.source, column, row);
-            uint8_t* const to = out + square_byte<T>(square.destination, row, column);
-            if constexpr (emulator::numbers::is_packed<T>()) {
+            const uint8_t* const from = in + square_byte<bits>(square.source, column, row);
+            uint8_t* const to = out + square_byte<bits>(square.destination, row, column);
+            if constexpr (bits == 4) {
                 const int value = *from >> (row % 2 * 4) & 15, shift = static_cast<int>(column % 2) * 4;
                 *to = static_cast<uint8_t>((*to & ~(15 << shift)) | value << shift);
             } else {
-                std::memcpy(to, from, sizeof(T));
+                std::memcpy(to, from, bits / 8);
             }
         }
 }
 
 /// Undefined elements of the source of a transposed square are undefined in the destination.
-template <class T>
+template <int bits>
 void forget_square(const emulator::Access& destination, const emulator::Access& source, const Square& square) {
-    constexpr int64_t side = std::max(FRACTAL_ROWS, c0<T>());
+    constexpr int64_t side = std::max(FRACTAL_ROWS, columns_of(bits)), size = bits / 8 ? bits / 8 : 1;
     bool any = false;
-    for (int64_t i = 0; i < square_fractals<T>(); ++i)
+    for (int64_t i = 0; i < fractals_of_square(bits); ++i)
         any |= !emulator::unwritten(source.space, source.begin + square.source[i], source.begin + square.source[i] + FRACTAL_BYTES).empty();
     if (!any) return;
     emulator::Access one = destination;
-    one.runs = one.groups = 1, one.bytes = static_cast<int64_t>(sizeof(T));
+    one.runs = one.groups = 1, one.bytes = size;
     for (int64_t row = 0; row < side; ++row)
         for (int64_t column = 0; column < side; ++column) {
-            const int64_t from = source.begin + square_byte<T>(square.source, column, row);
-            if (emulator::unwritten(source.space, from, from + static_cast<int64_t>(sizeof(T))).empty()) continue;
-            one.begin = destination.begin + square_byte<T>(square.destination, row, column);
+            const int64_t from = source.begin + square_byte<bits>(square.source, column, row);
+            if (emulator::unwritten(source.space, from, from + size).empty()) continue;
+            one.begin = destination.begin + square_byte<bits>(square.destination, row, column);
             emulator::forget(one);
         }
 }
@@ -129,38 +130,42 @@ inline void forget_copied(const emulator::Access& destination, int64_t to, const
 }
 
 /// L0A or L0B as the destination, L1 as the source.
-template <class T>
-bool legal_load(const LocalTensor<T>& dst, const LocalTensor<T>& src, const char* call, Site at) {
-    return emulator::require(dst.space() == emulator::Space::L0A || dst.space() == emulator::Space::L0B, "wrong_core", at, call, "dst has to be at A2 or B2.") &&
-           is_in(src.space(), emulator::Space::L1, "src", "A1 or B1", call, at);
+inline bool legal_load(emulator::Space dst, emulator::Space src, const char* call, Site at) {
+    return emulator::require(dst == emulator::Space::L0A || dst == emulator::Space::L0B, "wrong_core", at, call, "dst has to be at A2 or B2.") &&
+           is_in(src, emulator::Space::L1, "src", "A1 or B1", call, at);
 }
 
-template <class T>
-emulator::Instruction load_instruction(const char* call, Site at, const LocalTensor<T>& dst, int64_t bytes) {
+inline emulator::Instruction load_instruction(const char* call, Site at, emulator::Space dst, int64_t bytes) {
     emulator::Instruction instruction;
     instruction.pipe = emulator::Pipe::MTE1, instruction.name = call, instruction.at = at;
-    instruction.cost = emulator::Cost::move(dst.space() == emulator::Space::L0A ? "L1->L0A" : "L1->L0B", static_cast<uint64_t>(bytes));
+    instruction.cost = emulator::Cost::move(dst == emulator::Space::L0A ? "L1->L0A" : "L1->L0B", static_cast<uint64_t>(bytes));
     return instruction;
 }
 
-/// Issue a load of whole fractals: `count` pieces of `fractals` consecutive ones, or of squares that are transposed.
-template <class T>
-void load(emulator::Instruction instruction, const LocalTensor<T>& dst, const LocalTensor<T>& src, emulator::Access from, emulator::Access to,
-          std::vector<Square> squares, int64_t fractals, bool transpose) {
+template <int bits>
+void transpose_squares(const Place& dst, const Place& src, const std::vector<Square>& squares) {
+    for (const Square& square : squares) {
+        transpose_square<bits>(dst.host, src.host, square);
+        forget_square<bits>(dst.access, src.access, square);
+    }
+}
+
+/// Issue a load of whole fractals: pieces of `fractals` consecutive ones, or squares that are transposed.
+inline void load(emulator::Instruction instruction, const Place dst, const Place src, emulator::Access from, emulator::Access to, int bits,
+                 std::vector<Square> squares, int64_t fractals, bool transpose) {
     from.carries = true;
     instruction.accesses = {from, to};
-    uint8_t* const out = address_of(dst);
-    const uint8_t* const in = address_of(src);
-    from.begin = src.address(), to.begin = dst.address();
     emulator::issue(std::move(instruction), [=] {
+        if (transpose) {
+            if (bits == 4) transpose_squares<4>(dst, src, squares);
+            if (bits == 8) transpose_squares<8>(dst, src, squares);
+            if (bits == 16) transpose_squares<16>(dst, src, squares);
+            if (bits == 32) transpose_squares<32>(dst, src, squares);
+            return;
+        }
         for (const Square& square : squares) {
-            if (transpose) {
-                transpose_square<T>(out, in, square);
-                forget_square<T>(to, from, square);
-            } else {
-                std::memcpy(out + square.destination[0], in + square.source[0], static_cast<size_t>(fractals * FRACTAL_BYTES));
-                forget_copied(to, square.destination[0], from, square.source[0], fractals * FRACTAL_BYTES);
-            }
+            std::memcpy(dst.host + square.destination[0], src.host + square.source[0], static_cast<size_t>(fractals * FRACTAL_BYTES));
+            forget_copied(dst.access, square.destination[0], src.access, square.source[0], fractals * FRACTAL_BYTES);
         }
     });
 }
@@ -170,36 +175,22 @@ constexpr bool load_2d_type() {
     return wide<T>() || one_of<T, int8_t, uint8_t>();
 }
 
-}  // namespace cube
-
-// ---- LoadData 2D ---------------------------------------------------------------------------------------------------------
-
-/// repeatTimes fractals: number i from fractal startIndex + i * srcStride of L1 to i * (1 + dstGap) of L0 (dav-3510: to i),
-/// each transposed with ifTranspose (16-bit types only). Source: LoadData (2D).
-template <class T>
-void LoadData(const LocalTensor<T>& dst, const LocalTensor<T>& src, const LoadData2DParams& p, Site at = Site::here()) {
-    static_assert(cube::load_2d_type<T>(), "LoadData with LoadData2DParams: this element type does not exist for it");
-    EMULATOR_USES("asc_uses_cube");
+inline void load_2d(const Place dst, const Place src, int bits, const LoadData2DParams& p, Site at) {
     const char* const call = "LoadData";
     if (p.repeatTimes == 0) return;  // documented: no operation
-    if (!cube::legal_load(dst, src, call, at) ||
-        !emulator::require(!p.ifTranspose || sizeof(T) == 2, "argument", at, call, "ifTranspose turns 16-bit types only; take LoadDataWithTranspose.") ||
+    if (!legal_load(dst.space(), src.space(), call, at) ||
+        !emulator::require(!p.ifTranspose || bits == 16, "argument", at, call, "ifTranspose turns 16-bit types only; take LoadDataWithTranspose.") ||
         !emulator::require(p.addrMode == 0, "argument", at, call, "addrMode is 1; from L1 only 0 is configurable.")) return;
     const int64_t pitch = (1 + (is_3510 ? 0 : p.dstGap)) * FRACTAL_BYTES, begin = p.startIndex * FRACTAL_BYTES;
-    std::vector<cube::Square> squares(p.repeatTimes);
+    std::vector<Square> squares(p.repeatTimes);
     for (int64_t i = 0; i < p.repeatTimes; ++i) squares[static_cast<size_t>(i)] = {{begin + i * p.srcStride * FRACTAL_BYTES}, {i * pitch}};
     using Kind = emulator::Access::Kind;
-    cube::load(cube::load_instruction(call, at, dst, p.repeatTimes * FRACTAL_BYTES), dst, src,
-               cube::repeated(src.bytes(Kind::Read, "src", begin, FRACTAL_BYTES), p.repeatTimes, p.srcStride * FRACTAL_BYTES),
-               cube::repeated(dst.bytes(Kind::Write, "dst", 0, FRACTAL_BYTES, FRACTAL_BYTES), p.repeatTimes, pitch), std::move(squares), 1, p.ifTranspose);
+    load(load_instruction(call, at, dst.space(), p.repeatTimes * FRACTAL_BYTES), dst, src,
+         repeated(src.bytes(Kind::Read, "src", begin, FRACTAL_BYTES), p.repeatTimes, p.srcStride * FRACTAL_BYTES),
+         repeated(dst.bytes(Kind::Write, "dst", 0, FRACTAL_BYTES, FRACTAL_BYTES), p.repeatTimes, pitch), bits, std::move(squares), 1, p.ifTranspose);
 }
 
-/// The same from global memory, pipe MTE2, not transposed: to L1, on dav-2201 to L0A and L0B as well. addrMode 1 goes
-/// through the source backwards. Sources: LoadData (2D), LoadData (GM to L1, 2D).
-template <class T>
-void LoadData(const LocalTensor<T>& dst, const GlobalTensor<T>& src, const LoadData2DParams& p, Site at = Site::here()) {
-    static_assert(cube::load_2d_type<T>(), "LoadData with LoadData2DParams: this element type does not exist for it");
-    EMULATOR_USES("asc_uses_cube");
+inline void load_2d_global(const Place dst, const Place src, const LoadData2DParams& p, Site at) {
     using emulator::Space;
     using Kind = emulator::Access::Kind;
     const char* const call = "LoadData";
@@ -212,12 +203,115 @@ void LoadData(const LocalTensor<T>& dst, const GlobalTensor<T>& src, const LoadD
     emulator::Instruction instruction;
     instruction.pipe = emulator::Pipe::MTE2, instruction.name = call, instruction.at = at;
     instruction.cost = emulator::Cost::move(space == Space::L1 ? "GM->L1" : space == Space::L0A ? "GM->L0A" : "GM->L0B", static_cast<uint64_t>(p.repeatTimes * FRACTAL_BYTES));
-    instruction.accesses = {cube::repeated(src.bytes(Kind::Read, "src", begin, FRACTAL_BYTES), p.repeatTimes, step),
-                            cube::repeated(dst.bytes(Kind::Write, "dst", 0, FRACTAL_BYTES, space == Space::L1 ? 32 : FRACTAL_BYTES), p.repeatTimes, pitch)};
-    uint8_t* const out = cube::address_of(dst);
+    instruction.accesses = {repeated(src.bytes(Kind::Read, "src", begin, FRACTAL_BYTES, 1), p.repeatTimes, step),
+                            repeated(dst.bytes(Kind::Write, "dst", 0, FRACTAL_BYTES, space == Space::L1 ? 32 : FRACTAL_BYTES), p.repeatTimes, pitch)};
     emulator::issue(std::move(instruction), [=] {
-        for (int64_t i = 0; i < p.repeatTimes; ++i) std::memcpy(out + i * pitch, src.host(begin + i * step), FRACTAL_BYTES);
+        for (int64_t i = 0; i < p.repeatTimes; ++i) std::memcpy(dst.host + i * pitch, src.host + begin + i * step, FRACTAL_BYTES);
     });
+}
+
+inline void load_2d_v2(const Place dst, const Place src, int bits, const LoadData2DParamsV2& p, Site at) {
+    const char* const call = "LoadData";
+    if (!in_range(p.mStep, 0, 255, "mStep", call, at) || !in_range(p.kStep, 0, 255, "kStep", call, at)) return;
+    if (p.mStep == 0 || p.kStep == 0) return;  // documented: no operation
+    const int64_t together = fractals_of_square(bits);
+    const bool beside = bits == 32;
+    if (!legal_load(dst.space(), src.space(), call, at) ||
+        (p.ifTranspose && !emulator::require((beside ? p.kStep : p.mStep) % together == 0, "argument", at, call,
+                                             std::string(beside ? "kStep" : "mStep") + " is " + std::to_string(beside ? p.kStep : p.mStep) + "; to transpose this type it has to be a multiple of " + std::to_string(together) + "."))) return;
+    const int64_t source_pitch = p.srcStride * FRACTAL_BYTES, pitch = p.dstStride * FRACTAL_BYTES;
+    const int64_t begin = (static_cast<int64_t>(p.kStartPosition) * std::abs(p.srcStride) + p.mStartPosition) * FRACTAL_BYTES;
+    std::vector<Square> squares;
+    int64_t rows = p.mStep, columns = p.kStep;  // of fractals in the destination
+    if (!p.ifTranspose) {
+        for (int64_t k = 0; k < p.kStep; ++k) squares.push_back({{begin + k * source_pitch}, {k * pitch}});
+    } else {
+        rows = beside ? p.kStep / together : p.kStep * together;
+        columns = beside ? p.mStep * together : p.mStep / together;
+        for (int64_t m = 0; m < p.mStep; m += beside ? 1 : together)
+            for (int64_t k = 0; k < p.kStep; k += beside ? together : 1) {
+                Square square{};
+                for (int64_t i = 0; i < together; ++i) {
+                    square.source[i] = begin + (beside ? (k + i) * source_pitch + m * FRACTAL_BYTES : k * source_pitch + (m + i) * FRACTAL_BYTES);
+                    square.destination[i] = beside ? (m * together + i) * pitch + k / together * FRACTAL_BYTES : m / together * pitch + (k * together + i) * FRACTAL_BYTES;
+                }
+                squares.push_back(square);
+            }
+    }
+    using Kind = emulator::Access::Kind;
+    load(load_instruction(call, at, dst.space(), p.mStep * p.kStep * FRACTAL_BYTES), dst, src,
+         repeated(src.bytes(Kind::Read, "src", begin, p.mStep * FRACTAL_BYTES), p.kStep, source_pitch),
+         repeated(dst.bytes(Kind::Write, "dst", 0, rows * FRACTAL_BYTES, FRACTAL_BYTES), columns, pitch), bits, std::move(squares), p.mStep, p.ifTranspose);
+}
+
+/// The scales behind an MX matrix: to 1/16 of its address in L0A or L0B.
+inline void load_scales(const Place dst, const Place scales, const LoadData2DMxParams& mx, Site at) {
+    using emulator::Access;
+    using emulator::Space;
+    const char* const call = "LoadData";
+    if (mx.xStep == 0 || mx.yStep == 0) return;  // documented: no operation
+    if (!legal_load(dst.space(), Space::L1, call, at) || !is_in(scales.space(), Space::L1, "srcMx", "A1 or B1", call, at)) return;
+    constexpr int64_t fractal = 32;
+    const int64_t bytes = mx.yStep * fractal, source_pitch = mx.srcStride * fractal, pitch = mx.dstStride * fractal;
+    const int64_t begin = (mx.xStartPosition * static_cast<int64_t>(mx.srcStride) + mx.yStartPosition) * fractal;
+    emulator::Instruction instruction = load_instruction(call, at, dst.space(), mx.xStep * bytes);
+    Access from = repeated(scales.bytes(Access::Kind::Read, "srcMx", begin, bytes), mx.xStep, source_pitch), to;
+    from.carries = true;
+    to.space = dst.space() == Space::L0A ? Space::L0A_MX : Space::L0B_MX, to.kind = Access::Kind::Write, to.operand = "dst (scales)";
+    to.begin = dst.address() / 16, to.bytes = bytes, to.runs = mx.xStep, to.pitch = pitch, to.align = fractal;
+    instruction.accesses = {from, to};
+    uint8_t* const out = emulator::core().local(to.space, to.begin);
+    emulator::issue(std::move(instruction), [=] {
+        for (int64_t x = 0; x < mx.xStep; ++x) {
+            std::memcpy(out + x * pitch, scales.host + begin + x * source_pitch, static_cast<size_t>(bytes));
+            forget_copied(to, x * pitch, from, x * source_pitch, bytes);
+        }
+    });
+}
+
+/// repeatTimes squares; numbers in fractals.
+struct Transposition {
+    int64_t repeats, start, source_step, source_fractal_step, destination_step, destination_fractal_step;
+};
+
+inline void load_transposed(const Place dst, const Place src, int bits, const Transposition p, Site at) {
+    const char* const call = "LoadDataWithTranspose";
+    if (p.repeats == 0) return;  // documented: no operation
+    if (!legal_load(dst.space(), src.space(), call, at) || (is_3510 && !is_in(dst.space(), emulator::Space::L0B, "dst", "B2 on dav-3510", call, at))) return;
+    const int64_t together = fractals_of_square(bits);
+    std::vector<Square> squares(static_cast<size_t>(p.repeats));
+    for (int64_t repeat = 0; repeat < p.repeats; ++repeat)
+        for (int64_t i = 0; i < together; ++i) {
+            squares[static_cast<size_t>(repeat)].source[i] = (p.start + repeat * p.source_step + i * p.source_fractal_step) * FRACTAL_BYTES;
+            squares[static_cast<size_t>(repeat)].destination[i] = (repeat * p.destination_step + i * p.destination_fractal_step) * FRACTAL_BYTES;
+        }
+    using Kind = emulator::Access::Kind;
+    load(load_instruction(call, at, dst.space(), p.repeats * together * FRACTAL_BYTES), dst, src,
+         repeated(src.bytes(Kind::Read, "src", p.start * FRACTAL_BYTES, FRACTAL_BYTES), together, p.source_fractal_step * FRACTAL_BYTES, p.repeats, p.source_step * FRACTAL_BYTES),
+         repeated(dst.bytes(Kind::Write, "dst", 0, FRACTAL_BYTES, FRACTAL_BYTES), together, p.destination_fractal_step * FRACTAL_BYTES, p.repeats, p.destination_step * FRACTAL_BYTES),
+         bits, std::move(squares), 1, true);
+}
+
+}  // namespace cube
+
+// ---- LoadData 2D ---------------------------------------------------------------------------------------------------------
+
+/// repeatTimes fractals: number i from fractal startIndex + i * srcStride of L1 to i * (1 + dstGap) of L0 (dav-3510: to i),
+/// each transposed with ifTranspose (16-bit types only). Source: LoadData (2D).
+template <class T>
+void LoadData(const LocalTensor<T>& dst, const LocalTensor<T>& src, const LoadData2DParams& p, Site at = Site::here()) {
+    static_assert(cube::load_2d_type<T>(), "LoadData with LoadData2DParams: this element type does not exist for it");
+    EMULATOR_USES("asc_uses_cube");
+    cube::load_2d(cube::place(dst), cube::place(src), cube::bits_of<T>(), p, at);
+}
+
+/// The same from global memory, pipe MTE2, not transposed: to L1, on dav-2201 to L0A and L0B as well. addrMode 1 goes
+/// through the source backwards. Sources: LoadData (2D), LoadData (GM to L1, 2D).
+template <class T>
+void LoadData(const LocalTensor<T>& dst, const GlobalTensor<T>& src, const LoadData2DParams& p, Site at = Site::here()) {
+    static_assert(cube::load_2d_type<T>(), "LoadData with LoadData2DParams: this element type does not exist for it");
+    EMULATOR_USES("asc_uses_cube");
+    cube::load_2d_global(cube::place(dst), cube::place(src), p, at);
 }
 
 /// mStep x kStep fractals of an NZ matrix in L1, srcStride fractals from one column of them to the next, from row of
@@ -230,37 +324,7 @@ void LoadData(const LocalTensor<T>& dst, const LocalTensor<T>& src, const LoadDa
     static_assert(cube::one_of<T, half, bfloat16_t, int32_t, uint32_t, float, int8_t, uint8_t>() || cube::fp8<T>() || cube::fp4<T>(),
                   "LoadData with LoadData2DParamsV2: this element type does not exist for it");
     EMULATOR_USES("asc_uses_cube");
-    const char* const call = "LoadData";
-    if (!cube::in_range(p.mStep, 0, 255, "mStep", call, at) || !cube::in_range(p.kStep, 0, 255, "kStep", call, at)) return;
-    if (p.mStep == 0 || p.kStep == 0) return;  // documented: no operation
-    constexpr int64_t together = cube::square_fractals<T>();
-    constexpr bool beside = !emulator::numbers::is_packed<T>() && sizeof(T) == 4;
-    if (!cube::legal_load(dst, src, call, at) ||
-        (p.ifTranspose && !emulator::require((beside ? p.kStep : p.mStep) % together == 0, "argument", at, call,
-                                             std::string(beside ? "kStep" : "mStep") + " is " + std::to_string(beside ? p.kStep : p.mStep) + "; to transpose this type it has to be a multiple of " + std::to_string(together) + "."))) return;
-    const int64_t source_pitch = p.srcStride * FRACTAL_BYTES, pitch = p.dstStride * FRACTAL_BYTES;
-    const int64_t begin = (static_cast<int64_t>(p.kStartPosition) * std::abs(p.srcStride) + p.mStartPosition) * FRACTAL_BYTES;
-    std::vector<cube::Square> squares;
-    int64_t rows = p.mStep, columns = p.kStep;  // of fractals in the destination
-    if (!p.ifTranspose) {
-        for (int64_t k = 0; k < p.kStep; ++k) squares.push_back({{begin + k * source_pitch}, {k * pitch}});
-    } else {
-        rows = beside ? p.kStep / together : p.kStep * together;
-        columns = beside ? p.mStep * together : p.mStep / together;
-        for (int64_t m = 0; m < p.mStep; m += beside ? 1 : together)
-            for (int64_t k = 0; k < p.kStep; k += beside ? together : 1) {
-                cube::Square square{};
-                for (int64_t i = 0; i < together; ++i) {
-                    square.source[i] = begin + (beside ? (k + i) * source_pitch + m * FRACTAL_BYTES : k * source_pitch + (m + i) * FRACTAL_BYTES);
-                    square.destination[i] = beside ? (m * together + i) * pitch + k / together * FRACTAL_BYTES : m / together * pitch + (k * together + i) * FRACTAL_BYTES;
-                }
-                squares.push_back(square);
-            }
-    }
-    using Kind = emulator::Access::Kind;
-    cube::load(cube::load_instruction(call, at, dst, p.mStep * p.kStep * FRACTAL_BYTES), dst, src,
-               cube::repeated(src.bytes(Kind::Read, "src", begin, p.mStep * FRACTAL_BYTES), p.kStep, source_pitch),
-               cube::repeated(dst.bytes(Kind::Write, "dst", 0, rows * FRACTAL_BYTES, FRACTAL_BYTES), columns, pitch), std::move(squares), p.mStep, p.ifTranspose);
+    cube::load_2d_v2(cube::place(dst), cube::place(src), cube::bits_of<T>(), p, at);
 }
 
 /// LoadData V2 of an MX matrix together with its scales: xStep rows of yStep scale fractals (16 x 2 scales, 32 bytes),
@@ -271,62 +335,11 @@ void LoadData(const LocalTensor<U>& dst, const LocalTensor<T>& src, const LocalT
     static_assert(cube::on_3510<T>(), "LoadData with scales exists on dav-3510 only");
     static_assert(std::is_same_v<T, U>, "LoadData with scales: dst and src have to be of one type");
     static_assert(cube::fp4<T>() || cube::one_of<T, fp8_e4m3fn_t, fp8_e5m2_t>(), "LoadData with scales: this element type does not exist for it");
-    using emulator::Access;
-    using emulator::Space;
-    const char* const call = "LoadData";
     LoadData(dst, src, p, at);
-    if (mx.xStep == 0 || mx.yStep == 0) return;  // documented: no operation
-    if (!cube::legal_load(dst, src, call, at) || !cube::is_in(srcMx.space(), Space::L1, "srcMx", "A1 or B1", call, at)) return;
-    constexpr int64_t fractal = 32;
-    const int64_t bytes = mx.yStep * fractal, source_pitch = mx.srcStride * fractal, pitch = mx.dstStride * fractal;
-    const int64_t begin = (mx.xStartPosition * static_cast<int64_t>(mx.srcStride) + mx.yStartPosition) * fractal;
-    emulator::Instruction instruction = cube::load_instruction(call, at, dst, mx.xStep * bytes);
-    Access from = cube::repeated(srcMx.bytes(Access::Kind::Read, "srcMx", begin, bytes), mx.xStep, source_pitch), to;
-    from.carries = true;
-    to.space = dst.space() == Space::L0A ? Space::L0A_MX : Space::L0B_MX, to.kind = Access::Kind::Write, to.operand = "dst (scales)";
-    to.begin = dst.address() / 16, to.bytes = bytes, to.runs = mx.xStep, to.pitch = pitch, to.align = fractal;
-    instruction.accesses = {from, to};
-    uint8_t* const out = emulator::core().local(to.space, to.begin);
-    const uint8_t* const in = cube::address_of(srcMx) + begin;
-    emulator::issue(std::move(instruction), [=] {
-        for (int64_t x = 0; x < mx.xStep; ++x) {
-            std::memcpy(out + x * pitch, in + x * source_pitch, static_cast<size_t>(bytes));
-            cube::forget_copied(to, x * pitch, from, x * source_pitch, bytes);
-        }
-    });
+    cube::load_scales(cube::place(dst), cube::place(srcMx), mx, at);
 }
 
 // ---- LoadDataWithTranspose -----------------------------------------------------------------------------------------------
-
-namespace cube {
-
-/// repeatTimes squares; numbers in fractals.
-struct Transposition {
-    int64_t repeats, start, source_step, source_fractal_step, destination_step, destination_fractal_step;
-};
-
-template <class T>
-void load_transposed(const LocalTensor<T>& dst, const LocalTensor<T>& src, const Transposition p, Site at) {
-    EMULATOR_USES("asc_uses_cube");
-    const char* const call = "LoadDataWithTranspose";
-    if (p.repeats == 0) return;  // documented: no operation
-    if (!legal_load(dst, src, call, at) ||
-        (is_3510 && !is_in(dst.space(), emulator::Space::L0B, "dst", "B2 on dav-3510", call, at))) return;
-    constexpr int64_t together = square_fractals<T>();
-    std::vector<Square> squares(static_cast<size_t>(p.repeats));
-    for (int64_t repeat = 0; repeat < p.repeats; ++repeat)
-        for (int64_t i = 0; i < together; ++i) {
-            squares[static_cast<size_t>(repeat)].source[i] = (p.start + repeat * p.source_step + i * p.source_fractal_step) * FRACTAL_BYTES;
-            squares[static_cast<size_t>(repeat)].destination[i] = (repeat * p.destination_step + i * p.destination_fractal_step) * FRACTAL_BYTES;
-        }
-    using Kind = emulator::Access::Kind;
-    load(load_instruction(call, at, dst, p.repeats * together * FRACTAL_BYTES), dst, src,
-         repeated(src.bytes(Kind::Read, "src", p.start * FRACTAL_BYTES, FRACTAL_BYTES), together, p.source_fractal_step * FRACTAL_BYTES, p.repeats, p.source_step * FRACTAL_BYTES),
-         repeated(dst.bytes(Kind::Write, "dst", 0, FRACTAL_BYTES, FRACTAL_BYTES), together, p.destination_fractal_step * FRACTAL_BYTES, p.repeats, p.destination_step * FRACTAL_BYTES),
-         std::move(squares), 1, true);
-}
-
-}  // namespace cube
 
 /// repeatTimes squares of consecutive fractals (one of 16 bits, two of 8 or 32 bits), each transposed; startIndex and
 /// srcStride count squares, dstGap and dstFracGap fractals from the end of one to the start of the next. dav-3510: to L0B
@@ -334,8 +347,9 @@ void load_transposed(const LocalTensor<T>& dst, const LocalTensor<T>& src, const
 template <class T>
 void LoadDataWithTranspose(const LocalTensor<T>& dst, const LocalTensor<T>& src, const LoadData2dTransposeParams& p, Site at = Site::here()) {
     static_assert(cube::one_of<T, int8_t, uint8_t, half, bfloat16_t, int32_t, uint32_t, float>(), "LoadDataWithTranspose: this element type does not exist for it");
-    constexpr int64_t square = cube::square_fractals<T>();
-    cube::load_transposed(dst, src, {p.repeatTimes, p.startIndex * square, (p.addrMode ? -1 : 1) * p.srcStride * square, 1, p.dstGap + 1, p.dstFracGap + 1}, at);
+    EMULATOR_USES("asc_uses_cube");
+    constexpr int64_t square = cube::fractals_of_square(cube::bits_of<T>());
+    cube::load_transposed(cube::place(dst), cube::place(src), cube::bits_of<T>(), {p.repeatTimes, p.startIndex * square, (p.addrMode ? -1 : 1) * p.srcStride * square, 1, p.dstGap + 1, p.dstFracGap + 1}, at);
 }
 
 /// The same with the source counted in fractals and srcFracGap fractals between those of a square. dav-3510. The pages give
@@ -345,7 +359,8 @@ void LoadDataWithTranspose(const LocalTensor<T>& dst, const LocalTensor<T>& src,
     static_assert(cube::on_3510<T>(), "LoadDataWithTranspose with LoadData2dTransposeParamsV2 exists on dav-3510 only");
     static_assert(cube::one_of<T, int8_t, uint8_t, half, bfloat16_t>(), "LoadDataWithTranspose with LoadData2dTransposeParamsV2: 8 and 16 bits only");
     if (!cube::in_range(p.repeatTimes, 1, 255, "repeatTimes", "LoadDataWithTranspose", at)) return;
-    cube::load_transposed(dst, src, {p.repeatTimes, p.startIndex, (p.addrMode ? -1 : 1) * p.srcStride, p.srcFracGap + 1, p.dstGap + 1, p.dstFracGap + 1}, at);
+    EMULATOR_USES("asc_uses_cube");
+    cube::load_transposed(cube::place(dst), cube::place(src), cube::bits_of<T>(), {p.repeatTimes, p.startIndex, (p.addrMode ? -1 : 1) * p.srcStride, p.srcFracGap + 1, p.dstGap + 1, p.dstFracGap + 1}, at);
 }
 
 // ---- LoadData 3D ---------------------------------------------------------------------------------------------------------
@@ -446,23 +461,16 @@ struct Image {
     }
 };
 
-template <class T>
-void load_image(const char* call, const LocalTensor<T>& dst, const LocalTensor<T>& src, const LoadData3DParamsV2<T>& p, bool set_matrix, bool set_padding, Site at) {
-    EMULATOR_USES("asc_uses_cube");
+/// `p` without its padding value, which is in the padding register by now.
+template <int bits>
+void load_image(const char* call, const Place dst, const Place src, const LoadData3DParamsV2<uint8_t> p, Site at) {
+    using T = std::conditional_t<bits == 8, uint8_t, std::conditional_t<bits == 16, uint16_t, uint32_t>>;
     using emulator::Access;
     using emulator::Space;
-    auto& control = emulator::core().control;
-    if (set_matrix) {
-        control.fmatrix = p.l1W | static_cast<uint64_t>(p.l1H) << 16;
-        for (int i = 0; i < PAD_SIZE; ++i) control.fmatrix |= static_cast<uint64_t>(p.padList[i]) << (32 + 8 * i);
-    }
-    if (set_padding) {
-        control.padding_value = 0;
-        std::memcpy(&control.padding_value, &p.padValue, sizeof(T));
-    }
+    const auto& control = emulator::core().control;
     const auto pad = [&control](int i) { return static_cast<int64_t>(control.fmatrix >> (32 + 8 * i) & 255); };
     const int64_t filter_w = p.filterW + (p.filterSizeW ? 256 : 0), filter_h = p.filterH + (p.filterSizeH ? 256 : 0);
-    constexpr int64_t c0 = cube::c0<T>();
+    constexpr int64_t c0 = columns_of(bits);
     const Image image{static_cast<int64_t>(control.fmatrix >> 16 & 0xffff), static_cast<int64_t>(control.fmatrix & 0xffff), pad(0), pad(1), pad(2), pad(3),
                       p.strideW, p.strideH, filter_w, filter_h, p.dilationFilterW, p.dilationFilterH, p.channelSize / c0};
     const uint64_t repeat = control.load_repeat;
@@ -470,7 +478,7 @@ void load_image(const char* call, const LocalTensor<T>& dst, const LocalTensor<T
         return;  // documented: no operation
     const bool to_b = dst.space() == Space::L0B, transpose = to_b || p.enTranspose;
     const auto number = [](int64_t value) { return std::to_string(value); };
-    if (!legal_load(dst, src, call, at) || !in_range(p.strideW, 1, 63, "strideW", call, at) || !in_range(p.strideH, 1, 63, "strideH", call, at) ||
+    if (!legal_load(dst.space(), src.space(), call, at) || !in_range(p.strideW, 1, 63, "strideW", call, at) || !in_range(p.strideH, 1, 63, "strideH", call, at) ||
         !in_range(p.dilationFilterW, 1, 255, "dilationFilterW", call, at) || !in_range(p.dilationFilterH, 1, 255, "dilationFilterH", call, at) ||
         !emulator::require(p.channelSize % c0 == 0, "argument", at, call, "channelSize is " + number(p.channelSize) + "; only multiples of " + number(c0) + " are modelled.") ||
         !emulator::require(p.kStartPt % c0 == 0, "argument", at, call, "kStartPt is " + number(p.kStartPt) + "; it has to be a multiple of " + number(c0) + ".") ||
@@ -492,7 +500,7 @@ void load_image(const char* call, const LocalTensor<T>& dst, const LocalTensor<T
     const bool zz = !is_3510 && !to_b;
     const int64_t block_pitch = zz ? groups * FRACTAL_BYTES : FRACTAL_BYTES;
     const int64_t group_pitch = zz ? FRACTAL_BYTES : (is_3510 ? static_cast<int64_t>(repeat >> 32 & 0xffff) : row_blocks) * FRACTAL_BYTES;
-    emulator::Instruction instruction = load_instruction(call, at, dst, row_blocks * groups * FRACTAL_BYTES);
+    emulator::Instruction instruction = load_instruction(call, at, dst.space(), row_blocks * groups * FRACTAL_BYTES);
     const int64_t m_first = p.mStartPt, m_last = std::min(m_first + m_count, all_rows);
     Access from;
     if (image.plain()) {
@@ -509,8 +517,6 @@ void load_image(const char* call, const LocalTensor<T>& dst, const LocalTensor<T
         instruction.accesses.push_back(repeated(dst.bytes(Access::Kind::Write, "dst", rows / 16 * block_pitch, rows % 16 * C0_BYTES, rows < 16 ? FRACTAL_BYTES : 1), groups, group_pitch));
     T padding;
     std::memcpy(&padding, &control.padding_value, sizeof(T));
-    uint8_t* const out = address_of(dst);
-    const uint8_t* const in = address_of(src);
     from.begin = src.address();
     emulator::issue(std::move(instruction), [=] {
         Access cell = to;
@@ -531,13 +537,13 @@ void load_image(const char* call, const LocalTensor<T>& dst, const LocalTensor<T
                 const int64_t byte = inside ? image.row(m_first + m, k_first + k) : -1;
                 const T* row = padded;
                 if (byte >= 0)
-                    row = reinterpret_cast<const T*>(in + byte);
+                    row = reinterpret_cast<const T*>(src.host + byte);
                 else
                     for (T& value : padded) value = padding;
                 if (transpose)
-                    for (int64_t i = 0; i < c0; ++i) std::memcpy(out + element(k * c0 + i, m), row + i, sizeof(T));
+                    for (int64_t i = 0; i < c0; ++i) std::memcpy(dst.host + element(k * c0 + i, m), row + i, sizeof(T));
                 else
-                    std::memcpy(out + element(m, k * c0), row, C0_BYTES);
+                    std::memcpy(dst.host + element(m, k * c0), row, C0_BYTES);
                 const bool missing = !inside || (!whole && byte >= 0 && !emulator::unwritten(from.space, from.begin + byte, from.begin + byte + C0_BYTES).empty());
                 if (!missing) continue;
                 if (transpose)
@@ -553,6 +559,25 @@ constexpr bool load_3d_type() {
     return one_of<T, int8_t, uint8_t, half, bfloat16_t, int32_t, uint32_t, float>() || (is_3510 && fp8<T>());
 }
 
+/// Sets the registers that the call sets itself, and loads.
+template <class T>
+void load_image_as(const char* call, const LocalTensor<T>& dst, const LocalTensor<T>& src, const LoadData3DParamsV2<T>& p, IsResetLoad3dConfig config, Site at) {
+    EMULATOR_USES("asc_uses_cube");
+    auto& control = emulator::core().control;
+    if (config.isSetFMatrix) {
+        control.fmatrix = p.l1W | static_cast<uint64_t>(p.l1H) << 16;
+        for (int i = 0; i < PAD_SIZE; ++i) control.fmatrix |= static_cast<uint64_t>(p.padList[i]) << (32 + 8 * i);
+    }
+    if (config.isSetPadding) {
+        control.padding_value = 0;
+        std::memcpy(&control.padding_value, &p.padValue, sizeof(T));
+    }
+    load_image<bits_of<T>()>(call, place(dst), place(src),
+                             LoadData3DParamsV2<uint8_t>(p.padList, p.l1H, p.l1W, p.channelSize, p.kExtension, p.mExtension, p.kStartPt, p.mStartPt, p.strideW, p.strideH, p.filterW,
+                                                         p.filterH, p.dilationFilterW, p.dilationFilterH, p.enTranspose, p.enSmallK, 0, p.filterSizeW, p.filterSizeH, p.fMatrixCtrl),
+                             at);
+}
+
 }  // namespace cube
 
 /// A block of the matrix that img2col makes of an NC1HWC0 feature map in L1: with a 1 x 1 filter, stride 1 and no padding
@@ -562,7 +587,7 @@ template <class T, const IsResetLoad3dConfig& config = IS_RESER_LOAD3D_DEFAULT_C
 void LoadData(const LocalTensor<T>& dst, const LocalTensor<T>& src, const LoadData3DParamsV2<U>& p, Site at = Site::here()) {
     static_assert(std::is_same_v<T, U>, "LoadData with LoadData3DParamsV2: the parameters have to be of the tensor's type");
     static_assert(cube::load_3d_type<T>(), "LoadData with LoadData3DParamsV2: this element type does not exist for it on this SoC");
-    cube::load_image("LoadData", dst, src, p, config.isSetFMatrix, config.isSetPadding, at);
+    cube::load_image_as("LoadData", dst, src, p, config, at);
 }
 /// The same, dav-3510 only. Source: LoadDataWithStride.
 template <class T, const IsResetLoad3dConfig& config = IS_RESER_LOAD3D_DEFAULT_CONFIG, class U = T>
@@ -570,7 +595,7 @@ void LoadDataWithStride(const LocalTensor<T>& dst, const LocalTensor<T>& src, co
     static_assert(cube::on_3510<T>(), "LoadDataWithStride exists on dav-3510 only");
     static_assert(std::is_same_v<T, U>, "LoadDataWithStride: the parameters have to be of the tensor's type");
     static_assert(cube::load_3d_type<T>(), "LoadDataWithStride: this element type does not exist for it");
-    cube::load_image("LoadDataWithStride", dst, src, p, config.isSetFMatrix, config.isSetPadding, at);
+    cube::load_image_as("LoadDataWithStride", dst, src, p, config, at);
 }
 
 }  // namespace AscendC

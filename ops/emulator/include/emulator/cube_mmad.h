@@ -2,7 +2,8 @@
 //
 // Products and sums are float32, int32 for int8, with k ascending and C's initial value first. On the device the order
 // within a group of k that it adds up in one step is unknown, so float sums may differ in their last bits; a product of
-// 8- and 16-bit numbers is exact in both. Sources: the pages Mmad, MmadMx, GEMV, UnitFlag, HF32 and "K direction alignment".
+// 8- and 16-bit numbers is exact in both. Infinity and NaN come out as IEEE 754 has them ("Boundary values of Mmad"); that
+// CTRL[48] saturates float results, as the page Mmad says and that of SetCtrlSpr does not list, is left out. Sources: the pages Mmad, MmadMx, GEMV, UnitFlag, HF32 and "K direction alignment".
 #pragma once
 
 #include <memory>
@@ -48,8 +49,7 @@ namespace cube {
 
 /// Bytes of the part of an operand that a product uses: `rows` in blocks of 16 and `columns` in groups of `group` elements
 /// (row_bytes bytes), with block and group pitch in bytes. The rest of the last fractals is not read.
-template <class T>
-void add_tiles(std::vector<emulator::Access>& out, const LocalTensor<T>& tensor, emulator::Access::Kind kind, const char* operand, uint32_t align, int64_t rows,
+inline void add_tiles(std::vector<emulator::Access>& out, const Place& tensor, emulator::Access::Kind kind, const char* operand, uint32_t align, int64_t rows,
                int64_t columns, int64_t group, int64_t row_bytes, int64_t block_pitch, int64_t group_pitch) {
     const size_t before = out.size();
     const int64_t blocks = rows / 16, last_rows = rows % 16, groups = columns / group, last_bytes = (columns % group * row_bytes + group - 1) / group;
@@ -108,107 +108,117 @@ inline void multiply_rows(float* c, const float* a, int64_t a_pitch, const float
     for (int64_t row = 0; row < ROWS_AT_ONCE; ++row) std::memcpy(c + row * LANES, sums[row], sizeof sums[row]);
 }
 
+/// The C0 numbers of a fractal's row as floats.
+using Unpack = void (*)(float* to, const uint8_t* row);
+template <class T>
+void unpack_row(float* to, const uint8_t* row) {
+    constexpr int64_t c0 = columns_of(bits_of<T>());
+    if constexpr (emulator::numbers::is_packed<T>()) {
+        for (int64_t i = 0; i < c0; i += 2) {
+            T pair;
+            std::memcpy(&pair, row + i / 2, 1);
+            to[i] = emulator::numbers::element<float>(pair, 0), to[i + 1] = emulator::numbers::element<float>(pair, 1);
+        }
+    } else {
+        T values[c0];
+        std::memcpy(values, row, sizeof values);
+        for (int64_t i = 0; i < c0; ++i) to[i] = static_cast<float>(values[i]);
+    }
+}
+
+/// An operand's element type, as far as a product has to know it.
+struct Element {
+    Unpack unpack;
+    int64_t c0;
+    bool real, packed;  // float; fp4
+    const char* name;   // of the multiplier in the counters: as in the tables of ops/soc.py
+};
+template <class A>
+constexpr Element element_of(bool mx) {
+    const char* const name = mx ? (fp4<A>() ? "mxfp4" : "mxfp8") : std::is_same_v<A, half> ? "fp16" : std::is_same_v<A, bfloat16_t> ? "bf16" : std::is_same_v<A, float> ? "fp32" : std::is_same_v<A, int8_t> ? "int8" : "fp8";
+    return {unpack_row<A>, columns_of(bits_of<A>()), std::is_same_v<A, float>, fp4<A>(), name};
+}
+
 /// What a product has to know when it runs.
 struct Product {
-    int64_t m, n, k, k_groups;   // k_groups: fractals of a row of L0A
-    bool gemv, zz, hf32, nearest_zero, saturate;
+    int64_t m, n, k, k_groups;  // k_groups: fractals of a row of L0A
+    bool gemv, zz, integers, hf32, nearest_zero;
     enum class Start : uint8_t { Zero, L0C, Bias } start;
+    int64_t m_blocks() const { return (m + 15) / 16; }
+    int64_t n_blocks() const { return (n + 15) / 16; }
 };
 
-/// The number at `index` of a fractal's row; packed types have two in a byte.
-template <class T>
-float number_at(const uint8_t* row, int64_t index) {
-    if constexpr (emulator::numbers::is_packed<T>()) {
-        T pair;
-        std::memcpy(&pair, row + index / 2, 1);
-        return emulator::numbers::element<float>(pair, static_cast<int>(index % 2));
-    } else {
-        T value;
-        std::memcpy(&value, row + index * static_cast<int64_t>(sizeof(T)), sizeof(T));
-        return static_cast<float>(value);
+/// Where a product finds its operands on the host. Scales (MX): one for 32 numbers along k, in fractals of 16 x 2.
+struct Operands {
+    uint8_t* c;
+    const uint8_t *a, *b, *bias, *a_scales, *b_scales;
+};
+
+/// k numbers of one row of A or column of B; `fractal` says where a group of C0 of them begins. `to` has room for whole groups.
+template <class Fractal>
+void unpack_line(float* to, const Product& p, const Element& type, const uint8_t* scales, int64_t index, Fractal fractal) {
+    for (int64_t k = 0; k < p.k; k += type.c0) type.unpack(to + k, fractal(k / type.c0));
+    if (type.real && p.hf32)
+        for (int64_t k = 0; k < p.k; ++k) to[k] = short_float(to[k], is_3510 ? 10 : 11, p.nearest_zero);
+    if (scales == nullptr) return;
+    for (int64_t group = 0; group < p.k / 32; ++group) {
+        const float factor = emulator::numbers::decode_scale(scales[(index / 16 * (p.k / 64) + group / 2) * 32 + index % 16 * 2 + group % 2]);
+        for (int64_t k = group * 32; k < group * 32 + 32; ++k) to[k] *= factor;
     }
 }
 
-/// Row m of A as floats, `count` of them from where `fractal` says that a group of C0 begins.
-template <class T, class Fractal>
-void unpack_row(float* to, int64_t count, const Product& p, Fractal fractal) {
-    constexpr int64_t c0 = cube::c0<T>();
-    for (int64_t k = 0; k < count; k += c0) {
-        const uint8_t* const row = fractal(k / c0);
-        const int64_t end = std::min(c0, count - k);
-        if (end == c0)
-            for (int64_t i = 0; i < c0; ++i) to[k + i] = number_at<T>(row, i);
-        else
-            for (int64_t i = 0; i < end; ++i) to[k + i] = number_at<T>(row, i);
-    }
-    if constexpr (std::is_same_v<T, float>)
-        if (p.hf32)
-            for (int64_t k = 0; k < count; ++k) to[k] = short_float(to[k], is_3510 ? 10 : 11, p.nearest_zero);
-}
-
-/// The product itself. Scales (MX): one for 32 numbers along k, fractals of 16 x 2.
-template <class T, class A, class B>
-void multiply(const Product p, uint8_t* c_memory, const uint8_t* a_memory, const uint8_t* b_memory, const uint8_t* bias, const uint8_t* a_scales, const uint8_t* b_scales) {
-    constexpr int64_t a_c0 = cube::c0<A>(), b_c0 = cube::c0<B>();
-    const int64_t m_blocks = (p.m + 15) / 16, n_blocks = (p.n + 15) / 16, rows = (p.m + ROWS_AT_ONCE - 1) / ROWS_AT_ONCE * ROWS_AT_ONCE;
-    const std::unique_ptr<float[]> a(new float[static_cast<size_t>(rows * p.k)]), b(new float[static_cast<size_t>(LANES * p.k)]), line(new float[static_cast<size_t>(p.k)]);
-    const std::unique_ptr<float[]> sums(new float[static_cast<size_t>(rows * LANES)]);
-    const auto scale = [&](float* values, const uint8_t* scales, int64_t index) {
-        for (int64_t group = 0; group < p.k / 32; ++group) {
-            const float factor = emulator::numbers::decode_scale(scales[(index / 16 * (p.k / 64) + group / 2) * 32 + index % 16 * 2 + group % 2]);
-            for (int64_t k = group * 32; k < group * 32 + 32; ++k) values[k] *= factor;
-        }
-    };
-    for (int64_t row = 0; row < p.m; ++row) {
-        float* const to = a.get() + row * p.k;
-        unpack_row<A>(to, p.k, p, [&](int64_t group) {
-            if (p.gemv) return a_memory + group * C0_BYTES;
+/// The product itself.
+inline void multiply(const Product& p, const Operands& o, const Element& left, const Element& right) {
+    const int64_t m_blocks = p.m_blocks(), n_blocks = p.n_blocks(), rows = (p.m + ROWS_AT_ONCE - 1) / ROWS_AT_ONCE * ROWS_AT_ONCE;
+    const int64_t wide = (p.k + left.c0 - 1) / left.c0 * left.c0;
+    const auto room = [](int64_t count) { return std::unique_ptr<float[]>(new float[static_cast<size_t>(count)]); };
+    const auto a = room(rows * wide), b = room(LANES * p.k), line = room(wide), sums = room(rows * LANES);
+    for (int64_t row = 0; row < p.m; ++row)
+        unpack_line(a.get() + row * wide, p, left, o.a_scales, row, [&](int64_t group) {
+            if (p.gemv) return o.a + group * C0_BYTES;
             const int64_t fractal = p.zz ? row / 16 * p.k_groups + group : group * m_blocks + row / 16;
-            return a_memory + fractal * FRACTAL_BYTES + row % 16 * C0_BYTES;
+            return o.a + fractal * FRACTAL_BYTES + row % 16 * C0_BYTES;
         });
-        if (a_scales) scale(to, a_scales, row);
-    }
-    std::fill(a.get() + p.m * p.k, a.get() + rows * p.k, 0.0f);
-    static_assert(a_c0 == b_c0, "both matrices have numbers of one width");
+    std::fill(a.get() + p.m * wide, a.get() + rows * wide, 0.0f);
     for (int64_t block = 0; block < n_blocks; ++block) {
         const int64_t columns = std::min(LANES, p.n - block * LANES);
         if (columns < LANES) std::fill(b.get(), b.get() + LANES * p.k, 0.0f);
         for (int64_t column = 0; column < columns; ++column) {
-            unpack_row<B>(line.get(), p.k, p, [&](int64_t group) { return b_memory + (group * n_blocks + block) * FRACTAL_BYTES + column * C0_BYTES; });
-            if (b_scales) scale(line.get(), b_scales, block * LANES + column);
+            unpack_line(line.get(), p, right, o.b_scales, block * LANES + column, [&](int64_t group) { return o.b + (group * n_blocks + block) * FRACTAL_BYTES + column * C0_BYTES; });
             for (int64_t k = 0; k < p.k; ++k) b[static_cast<size_t>(k * LANES + column)] = line[static_cast<size_t>(k)];
         }
-        T* const tile = reinterpret_cast<T*>(c_memory) + block * m_blocks * 16 * LANES;
-        T start[LANES] = {};
-        if (p.start == Product::Start::Bias) std::memcpy(start, bias + block * LANES * 4, static_cast<size_t>(columns * 4));
-        const auto first = [&](int64_t row, int64_t lane) { return p.start == Product::Start::L0C ? tile[row * LANES + lane] : start[lane]; };
-        if constexpr (std::is_same_v<T, float>) {
-            for (int64_t row = 0; row < p.m; ++row)
-                for (int64_t lane = 0; lane < LANES; ++lane) sums[static_cast<size_t>(row * LANES + lane)] = lane < columns ? first(row, lane) : 0.0f;
-            std::fill(sums.get() + p.m * LANES, sums.get() + rows * LANES, 0.0f);
-            for (int64_t row = 0; row < rows; row += ROWS_AT_ONCE) multiply_rows(sums.get() + row * LANES, a.get() + row * p.k, p.k, b.get(), p.k);
-            for (int64_t row = 0; row < p.m; ++row)
-                for (int64_t lane = 0; lane < columns; ++lane) {
-                    float value = sums[static_cast<size_t>(row * LANES + lane)];
-                    if (p.saturate) value = value != value ? 0.0f : std::max(-std::numeric_limits<float>::max(), std::min(std::numeric_limits<float>::max(), value));
-                    tile[row * LANES + lane] = value;
-                }
-        } else {
-            // Sums of up to 1024 products of int8 are whole numbers below 2^24: exact in float.
-            constexpr int64_t exact = 1024;
-            std::unique_ptr<int64_t[]> total(new int64_t[static_cast<size_t>(p.m * LANES)]());
-            for (int64_t k = 0; k < p.k; k += exact) {
-                std::fill(sums.get(), sums.get() + rows * LANES, 0.0f);
-                for (int64_t row = 0; row < rows; row += ROWS_AT_ONCE)
-                    multiply_rows(sums.get() + row * LANES, a.get() + row * p.k + k, p.k, b.get() + k * LANES, std::min(exact, p.k - k));
-                for (int64_t i = 0; i < p.m * LANES; ++i) total[static_cast<size_t>(i)] += static_cast<int64_t>(sums[static_cast<size_t>(i)]);
-            }
-            for (int64_t row = 0; row < p.m; ++row)
-                for (int64_t lane = 0; lane < columns; ++lane) {
-                    const int64_t value = total[static_cast<size_t>(row * LANES + lane)] + first(row, lane);
-                    tile[row * LANES + lane] = emulator::numbers::integer_to_integer<T>(value, true);  // documented: integers always saturate
-                }
+        uint8_t* const tile = o.c + block * m_blocks * 16 * LANES * 4;
+        // C's initial value of a number, as its four bytes.
+        const auto first = [&](void* to, int64_t row, int64_t lane) {
+            if (p.start == Product::Start::Zero)
+                std::memset(to, 0, 4);
+            else
+                std::memcpy(to, p.start == Product::Start::L0C ? tile + (row * LANES + lane) * 4 : o.bias + (block * LANES + lane) * 4, 4);
+        };
+        std::fill(sums.get(), sums.get() + rows * LANES, 0.0f);
+        if (!p.integers) {
+            if (p.start != Product::Start::Zero)
+                for (int64_t row = 0; row < p.m; ++row)
+                    for (int64_t lane = 0; lane < columns; ++lane) first(&sums[static_cast<size_t>(row * LANES + lane)], row, lane);
+            for (int64_t row = 0; row < rows; row += ROWS_AT_ONCE) multiply_rows(sums.get() + row * LANES, a.get() + row * wide, wide, b.get(), p.k);
+            for (int64_t row = 0; row < p.m; ++row) std::memcpy(tile + row * LANES * 4, sums.get() + row * LANES, static_cast<size_t>(columns * 4));
+            continue;
         }
+        // Sums of up to 1024 products of int8 are whole numbers of at most 2^24: exact in float.
+        constexpr int64_t exact = 1024;
+        const std::unique_ptr<int64_t[]> total(new int64_t[static_cast<size_t>(p.m * LANES)]());
+        for (int64_t k = 0; k < p.k; k += exact) {
+            std::fill(sums.get(), sums.get() + rows * LANES, 0.0f);
+            for (int64_t row = 0; row < rows; row += ROWS_AT_ONCE) multiply_rows(sums.get() + row * LANES, a.get() + row * wide + k, wide, b.get() + k * LANES, std::min(exact, p.k - k));
+            for (int64_t i = 0; i < p.m * LANES; ++i) total[static_cast<size_t>(i)] += static_cast<int64_t>(sums[static_cast<size_t>(i)]);
+        }
+        for (int64_t row = 0; row < p.m; ++row)
+            for (int64_t lane = 0; lane < columns; ++lane) {
+                int32_t value;
+                first(&value, row, lane);
+                value = emulator::numbers::integer_to_integer<int32_t>(total[static_cast<size_t>(row * LANES + lane)] + value, true);  // documented: integers always saturate
+                std::memcpy(tile + (row * LANES + lane) * 4, &value, 4);
+            }
     }
 }
 
@@ -225,16 +235,8 @@ constexpr bool mmad_mx_types() {
            ((fp4<A>() && fp4<B>()) || (one_of<A, fp8_e4m3fn_t, fp8_e5m2_t>() && one_of<B, fp8_e4m3fn_t, fp8_e5m2_t>()));
 }
 
-/// The name of the multiplier in the counters: as in the tables of ops/soc.py.
-template <class A>
-constexpr const char* mac_name(bool mx) {
-    if (mx) return fp4<A>() ? "mxfp4" : "mxfp8";
-    return std::is_same_v<A, half> ? "fp16" : std::is_same_v<A, bfloat16_t> ? "bf16" : std::is_same_v<A, float> ? "fp32" : std::is_same_v<A, int8_t> ? "int8" : "fp8";
-}
-
-template <bool mx, class T, class A, class B, class V>
-void issue_mmad(const char* call, const LocalTensor<T>& dst, const LocalTensor<A>& fm, const LocalTensor<B>& filter, const LocalTensor<V>* bias, const MmadParams& p, Site at) {
-    EMULATOR_USES("asc_uses_cube");
+inline void issue_mmad(const char* call, bool mx, const Place dst, const Place fm, const Place filter, const Place* bias, const Element left, const Element right,
+                       bool integers, const MmadParams& p, Site at) {
     using emulator::Access;
     using emulator::Space;
     if (!in_range(p.m, 0, 4095, "m", call, at) || !in_range(p.n, 0, 4095, "n", call, at) || !in_range(p.k, 0, 4095, "k", call, at)) return;
@@ -245,14 +247,14 @@ void issue_mmad(const char* call, const LocalTensor<T>& dst, const LocalTensor<A
         !emulator::require(p.unitFlag == 0 || p.unitFlag == 2 || p.unitFlag == 3, "argument", at, call, "unitFlag is " + std::to_string(p.unitFlag) + "; it has to be 0, 2 or 3.") ||
         !emulator::require(!is_3510 || !p.kDirectionAlign, "argument", at, call, "dav-3510 has no kDirectionAlign; set it to false.") ||
         (mx && !emulator::require(p.k % 64 == 0, "argument", at, call, "k is " + std::to_string(p.k) + "; it has to be a multiple of 64."))) return;
-    constexpr int64_t c0 = cube::c0<A>();
+    const int64_t c0 = left.c0;
     bool gemv = p.m == 1;
 #if __NPU_ARCH__ == 3510
     gemv = gemv && !p.disableGemv;
 #endif
     const auto& control = emulator::core().control;
-    Product product{p.m, p.n, p.k, (p.k + c0 - 1) / c0, gemv, !is_3510, control.hf32, control.hf32_nearest_zero, control.ctrl_saturate, Product::Start::Zero};
-    if (std::is_same_v<A, float> && p.kDirectionAlign) product.k_groups = (p.k + 15) / 16 * 2;
+    Product product{p.m, p.n, p.k, (p.k + c0 - 1) / c0, gemv, !is_3510, integers, control.hf32, control.hf32_nearest_zero, Product::Start::Zero};
+    if (left.real && p.kDirectionAlign) product.k_groups = (p.k + 15) / 16 * 2;
     // A bias is taken from where it is. Without one cmatrixInitVal false adds to L0C, or to what C2 holds from its start on.
     const bool from_bias = bias ? bias->space() == Space::BT : !p.cmatrixInitVal && p.cmatrixSource;
     if (from_bias)
@@ -262,26 +264,25 @@ void issue_mmad(const char* call, const LocalTensor<T>& dst, const LocalTensor<A
 
     emulator::Instruction instruction;
     instruction.pipe = emulator::Pipe::M, instruction.name = call, instruction.at = at, instruction.unit_flag = p.unitFlag;
-    const int64_t m_blocks = (p.m + 15) / 16, n_blocks = (p.n + 15) / 16;
+    const int64_t m_blocks = product.m_blocks(), n_blocks = product.n_blocks();
     // A product of one row counts as one of 16: what GEMV takes is not published. HF32 doubles the rate of float.
     const int64_t padded = m_blocks * 16 * n_blocks * 16 * ((p.k + c0 - 1) / c0 * c0);
-    instruction.cost = emulator::Cost::cube(mac_name<A>(mx), static_cast<uint64_t>(p.m) * p.n * p.k, static_cast<uint64_t>(std::is_same_v<A, float> && control.hf32 ? padded / 2 : padded));
-    const uint32_t align = mx && !fp4<A>() ? 1024 : 512;
-    const int64_t row_bytes = C0_BYTES;
+    instruction.cost = emulator::Cost::cube(left.name, static_cast<uint64_t>(p.m) * p.n * p.k, static_cast<uint64_t>(left.real && control.hf32 ? padded / 2 : padded));
+    const uint32_t align = mx && !left.packed ? 1024 : 512;
+    auto& accesses = instruction.accesses;
     if (gemv)
-        instruction.accesses.push_back(fm.bytes(Access::Kind::Read, "fm", 0, (p.k * row_bytes + c0 - 1) / c0, align));
-    else if (product.zz)
-        add_tiles(instruction.accesses, fm, Access::Kind::Read, "fm", align, p.m, p.k, c0, row_bytes, product.k_groups * FRACTAL_BYTES, FRACTAL_BYTES);
+        accesses.push_back(fm.bytes(Access::Kind::Read, "fm", 0, (p.k * C0_BYTES + c0 - 1) / c0, align));
     else
-        add_tiles(instruction.accesses, fm, Access::Kind::Read, "fm", align, p.m, p.k, c0, row_bytes, FRACTAL_BYTES, m_blocks * FRACTAL_BYTES);
-    add_tiles(instruction.accesses, filter, Access::Kind::Read, "filter", align, p.n, p.k, c0, row_bytes, FRACTAL_BYTES, n_blocks * FRACTAL_BYTES);
+        add_tiles(accesses, fm, Access::Kind::Read, "fm", align, p.m, p.k, c0, C0_BYTES, product.zz ? product.k_groups * FRACTAL_BYTES : FRACTAL_BYTES,
+                  product.zz ? FRACTAL_BYTES : m_blocks * FRACTAL_BYTES);
+    add_tiles(accesses, filter, Access::Kind::Read, "filter", align, p.n, p.k, c0, C0_BYTES, FRACTAL_BYTES, n_blocks * FRACTAL_BYTES);
     const auto scales = [&](Space space, const char* operand, int64_t address, int64_t rows) {
-        Access access;
-        access.space = space, access.operand = operand, access.begin = address / 16;
         const int64_t pitch = p.k / 64 * 32;  // a row of scale fractals
-        if (rows / 16) instruction.accesses.push_back(repeated(access, 1, 0)), instruction.accesses.back().bytes = rows / 16 * pitch;
+        Access access;
+        access.space = space, access.operand = operand, access.begin = address / 16, access.bytes = rows / 16 * pitch;
+        if (rows / 16) accesses.push_back(access);
         access.begin += rows / 16 * pitch, access.bytes = rows % 16 * 2;
-        if (rows % 16) instruction.accesses.push_back(repeated(access, p.k / 64, 32));
+        if (rows % 16) accesses.push_back(repeated(access, p.k / 64, 32));
     };
     if (mx) scales(Space::L0A_MX, "fm (scales)", fm.address(), p.m), scales(Space::L0B_MX, "filter (scales)", filter.address(), p.n);
     if (product.start == Product::Start::Bias) {
@@ -289,28 +290,21 @@ void issue_mmad(const char* call, const LocalTensor<T>& dst, const LocalTensor<A
         access.space = Space::BT, access.bytes = p.n * 4;
         if (bias) access = bias->bytes(Access::Kind::Read, "bias", 0, p.n * 4, 64);
         access.operand = "bias";
-        instruction.accesses.push_back(access);
+        accesses.push_back(access);
     }
+    const size_t before = accesses.size();
+    if (product.start == Product::Start::L0C) add_tiles(accesses, dst, Access::Kind::Read, "dst", 1024, p.m, p.n, 16, 64, 1024, m_blocks * 1024);
+    const Access whole = dst.bytes(Access::Kind::Write, "dst", 0, m_blocks * n_blocks * 1024, 1024);
+    accesses.push_back(whole);
     // Products that are large enough follow each other in L0C without PipeBarrier<PIPE_M>: (m / 16) * (n / 16) >= 10, in
     // whole numbers as the page's code has it.
-    const bool in_order = p.m / 16 * (p.n / 16) >= 10;
-    const auto in_l0c = [&](size_t from) {
-        for (size_t i = from; i < instruction.accesses.size(); ++i) instruction.accesses[i].in_order = in_order, instruction.accesses[i].unit = p.unitFlag != 0;
-    };
-    const size_t before = instruction.accesses.size();
-    if (product.start == Product::Start::L0C)
-        add_tiles(instruction.accesses, dst, Access::Kind::Read, "dst", 1024, p.m, p.n, 16, 64, 1024, m_blocks * 1024);
-    const Access whole = dst.bytes(Access::Kind::Write, "dst", 0, m_blocks * n_blocks * 1024, 1024);
-    instruction.accesses.push_back(whole);
-    in_l0c(before);
+    for (size_t i = before; i < accesses.size(); ++i) accesses[i].in_order = p.m / 16 * (p.n / 16) >= 10, accesses[i].unit = p.unitFlag != 0;
 
-    uint8_t* const c = address_of(dst);
-    const uint8_t *const a = address_of(fm), *const b = address_of(filter);
-    const uint8_t* const biases = bias && from_bias ? address_of(*bias) : emulator::core().local(Space::BT, 0);
-    const uint8_t* const a_scales = mx ? emulator::core().local(Space::L0A_MX, fm.address() / 16) : nullptr;
-    const uint8_t* const b_scales = mx ? emulator::core().local(Space::L0B_MX, filter.address() / 16) : nullptr;
+    const emulator::Core& core = emulator::core();
+    const Operands operands{dst.host, fm.host, filter.host, bias && from_bias ? bias->host : core.local(Space::BT, 0),
+                            mx ? core.local(Space::L0A_MX, fm.address() / 16) : nullptr, mx ? core.local(Space::L0B_MX, filter.address() / 16) : nullptr};
     emulator::issue(std::move(instruction), [=] {
-        multiply<T, A, B>(product, c, a, b, biases, a_scales, b_scales);
+        multiply(product, operands, left, right);
         // The rest of the last fractals is undefined.
         Access rest = whole;
         if (product.m % 16) {
@@ -324,6 +318,14 @@ void issue_mmad(const char* call, const LocalTensor<T>& dst, const LocalTensor<A
     });
 }
 
+/// The call in types: what goes to `issue_mmad`.
+template <bool mx, class T, class A, class B>
+void mmad(const char* call, const LocalTensor<T>& dst, const LocalTensor<A>& fm, const LocalTensor<B>& filter, const Place* bias, const MmadParams& p, Site at) {
+    EMULATOR_USES("asc_uses_cube");
+    static_assert(bits_of<A>() == bits_of<B>(), "both matrices have numbers of one width");
+    issue_mmad(call, mx, place(dst), place(fm), place(filter), bias, element_of<A>(mx), element_of<B>(mx), std::is_same_v<T, int32_t>, p, at);
+}
+
 }  // namespace cube
 
 /// dst (L0C, m x n) = fm (L0A, m x k) x filter (L0B, k x n), plus what L0C holds with cmatrixInitVal false (plus C2 with
@@ -332,13 +334,16 @@ void issue_mmad(const char* call, const LocalTensor<T>& dst, const LocalTensor<A
 template <class T, class U, class S>
 void Mmad(const LocalTensor<T>& dst, const LocalTensor<U>& fm, const LocalTensor<S>& filter, const MmadParams& params, Site at = Site::here()) {
     static_assert(cube::mmad_types<T, U, S>(), "Mmad: this combination of element types does not exist for it on this SoC");
-    if constexpr (cube::mmad_types<T, U, S>()) cube::issue_mmad<false, T, U, S, T>("Mmad", dst, fm, filter, nullptr, params, at);
+    if constexpr (cube::mmad_types<T, U, S>()) cube::mmad<false>("Mmad", dst, fm, filter, nullptr, params, at);
 }
 /// The same with C's initial value from `bias`: a row of n numbers in C2, added to every row.
 template <class T, class U, class S, class V>
 void Mmad(const LocalTensor<T>& dst, const LocalTensor<U>& fm, const LocalTensor<S>& filter, const LocalTensor<V>& bias, const MmadParams& params, Site at = Site::here()) {
     static_assert(cube::mmad_types<T, U, S>() && std::is_same_v<T, V>, "Mmad: this combination of element types does not exist for it on this SoC");
-    if constexpr (cube::mmad_types<T, U, S>() && std::is_same_v<T, V>) cube::issue_mmad<false>("Mmad", dst, fm, filter, &bias, params, at);
+    if constexpr (cube::mmad_types<T, U, S>() && std::is_same_v<T, V>) {
+        const cube::Place row = cube::place(bias);
+        cube::mmad<false>("Mmad", dst, fm, filter, &row, params, at);
+    }
 }
 
 /// dst = (scaleA x fm) (scaleB x filter), plus as for Mmad: each 32 numbers along k have one E8M0 scale, in L0A_MX and L0B_MX
@@ -347,12 +352,15 @@ void Mmad(const LocalTensor<T>& dst, const LocalTensor<U>& fm, const LocalTensor
 template <class T, class U, class S>
 void MmadMx(const LocalTensor<T>& dst, const LocalTensor<U>& fm, const LocalTensor<S>& filter, const MmadParams& params, Site at = Site::here()) {
     static_assert(cube::mmad_mx_types<T, U, S>(), "MmadMx: this combination of element types does not exist for it on this SoC");
-    if constexpr (cube::mmad_mx_types<T, U, S>()) cube::issue_mmad<true, T, U, S, T>("MmadMx", dst, fm, filter, nullptr, params, at);
+    if constexpr (cube::mmad_mx_types<T, U, S>()) cube::mmad<true>("MmadMx", dst, fm, filter, nullptr, params, at);
 }
 template <class T, class U, class S, class V>
 void MmadMx(const LocalTensor<T>& dst, const LocalTensor<U>& fm, const LocalTensor<S>& filter, const LocalTensor<V>& bias, const MmadParams& params, Site at = Site::here()) {
     static_assert(cube::mmad_mx_types<T, U, S>() && std::is_same_v<T, V>, "MmadMx: this combination of element types does not exist for it on this SoC");
-    if constexpr (cube::mmad_mx_types<T, U, S>() && std::is_same_v<T, V>) cube::issue_mmad<true>("MmadMx", dst, fm, filter, &bias, params, at);
+    if constexpr (cube::mmad_mx_types<T, U, S>() && std::is_same_v<T, V>) {
+        const cube::Place row = cube::place(bias);
+        cube::mmad<true>("MmadMx", dst, fm, filter, &row, params, at);
+    }
 }
 
 }  // namespace AscendC

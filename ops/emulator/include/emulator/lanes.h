@@ -217,10 +217,30 @@ bool legal_overlap(const char* call, Site at, const Lanes& lanes, const LocalTen
                                  ") overlap in part" + (to == from ? ", the source having the smaller elements" : "") + "; they have to be apart, or the same.");
 }
 
-/// Calls f with the numbers 0, 1, ... as compile-time constants.
-template <size_t... number, class F>
-void on_sources(std::index_sequence<number...>, F f) {
-    f(std::integral_constant<size_t, number>{}...);
+/// Where an operand of an instruction is on the host, dst first.
+struct Operand {
+    uint8_t* base = nullptr;
+    Stride stride;
+    int64_t size = 1;
+};
+/// Does `row` on the addresses of every stretch of consecutive elements. Without types: compilers see it once.
+using Row = std::function<void(uint8_t* const* operands, int64_t n)>;
+inline void issue_rows(emulator::Instruction&& instruction, const Lanes& lanes, const std::vector<Operand>& operands, const Row& row) {
+    emulator::issue(std::move(instruction), [lanes, operands, row] {
+        Stride strides[6];
+        int64_t sizes[6];
+        uint8_t* at[6];
+        const int count = static_cast<int>(operands.size());
+        for (int i = 0; i < count; ++i) strides[i] = operands[static_cast<size_t>(i)].stride, sizes[i] = operands[static_cast<size_t>(i)].size;
+        each_stretch(lanes, strides, sizes, count, [&](int64_t n, const int64_t* offsets) {
+            for (int i = 0; i < count; ++i) at[i] = operands[static_cast<size_t>(i)].base + offsets[i];
+            row(at, n);
+        });
+    });
+}
+template <class D, class... S, class F, size_t... number>
+Row row_of(F f, std::index_sequence<number...>) {
+    return [f](uint8_t* const* operands, int64_t n) __attribute__((flatten)) { f(reinterpret_cast<D*>(operands[0]), reinterpret_cast<const S*>(operands[1 + number])..., n); };
 }
 
 /// Issue an element-by-element instruction dst = f(src...). `read_dst`: dst is an operand as well (Axpy, MulAddDst).
@@ -242,19 +262,10 @@ void elementwise(const char* call, Site at, const Lanes& lanes, bool read_dst, c
      ...);
     if (read_dst) add_lane_accesses(instruction.accesses, dst, emulator::Access::Kind::Read, "dst", lanes, dst_stride);
     add_lane_accesses(instruction.accesses, dst, emulator::Access::Kind::Write, "dst", lanes, dst_stride);
-    emulator::Core& core = emulator::core();
-    const auto base = [&core](const auto& tensor) { return core.local(tensor.space(), tensor.address()); };
-    uint8_t* const out = base(dst);
-    const auto in = std::make_tuple(base(sources.first)...);
-    emulator::issue(std::move(instruction), [=] {
-        const Stride strides[] = {dst_stride, sources.second...};
-        const int64_t sizes[] = {static_cast<int64_t>(sizeof(D)), static_cast<int64_t>(sizeof(S))...};
-        each_stretch(lanes, strides, sizes, 1 + static_cast<int>(sizeof...(S)), [&](int64_t n, const int64_t* offsets) {
-            on_sources(std::index_sequence_for<S...>{}, [&](auto... number) {
-                f(reinterpret_cast<D*>(out + offsets[0]), reinterpret_cast<const S*>(std::get<number()>(in) + offsets[1 + number()])..., n);
-            });
-        });
-    });
+    const auto operand = [](const auto& tensor, Stride stride) {
+        return Operand{emulator::core().local(tensor.space(), tensor.address()), stride, static_cast<int64_t>(sizeof(typename std::decay_t<decltype(tensor)>::PrimType))};
+    };
+    issue_rows(std::move(instruction), lanes, {operand(dst, dst_stride), operand(sources.first, sources.second)...}, row_of<D, S...>(f, std::index_sequence_for<S...>{}));
 }
 
 }  // namespace AscendC

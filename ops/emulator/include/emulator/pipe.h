@@ -283,10 +283,11 @@ class TPipe {
    public:
     TPipe(Site at = Site::here()) { Init(at); }
     TPipe(const TPipe&) = delete;
-    ~TPipe() noexcept(false) { Destroy(); }  // the destructor waits, and a launch that hangs is left by an exception
+    ~TPipe() noexcept(false) { Destroy(made_); }  // the destructor waits, and a launch that hangs is left by an exception
 
     void Init(Site at = Site::here()) {
         emulator::Core& core = emulator::core();
+        made_ = at;
         const bool nested = core.pipe_object != nullptr && core.pipe_object != this;
         if (nested)
             emulator::report("nested_pipe", at, "TPipe: another TPipe of this core is alive; a kernel has one at a time. Destroy the other first.");
@@ -396,6 +397,7 @@ class TPipe {
     std::vector<Event> events_;  // that AllocEventID gave
     std::shared_ptr<int> held_[static_cast<int>(TPosition::MAX)];
     int buffers_ = 0;
+    Site made_;
     int64_t used_[static_cast<int>(emulator::Space::Count)] = {};
     std::vector<std::shared_ptr<QueueState>> queues_;
 };

@@ -17,6 +17,7 @@ inline void WaitFlag(int32_t id, Site at = Site::here()) {
 
 template <pipe_t pipe>
 inline void PipeBarrier(Site at = Site::here()) {
+    static_assert(pipe != PIPE_S, "PipeBarrier: the scalar pipe is in order by itself and has no barrier");
     if constexpr (pipe == PIPE_ALL)
         emulator::barrier_all(at);
     else

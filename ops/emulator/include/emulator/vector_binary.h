@@ -144,7 +144,7 @@ constexpr void MulAddDst_types() {
     constexpr bool pair = std::is_same_v<T, U> || (std::is_same_v<T, float> && std::is_same_v<U, half>);
     static_assert(has && pair, "MulAddDst: " EMULATOR_SOC " has dst, src0, src1 of half, half, half; float, float, float; float, half, half; dav-3510 "
                                "with a count also of int64_t or uint64_t.");
-    static_assert(types::named<U, has && pair>());
+    if constexpr (!has || !pair) static_cast<void>(sizeof(types::NotAnElementTypeOfThisCall<U>));
 }
 
 template <class T, class U>

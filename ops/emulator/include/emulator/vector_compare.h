@@ -27,21 +27,20 @@ constexpr bool holds(T a, T b) {
 }
 
 template <CMPMODE mode, class T>
-void row(const T* a, const T* b, bool scalar, int64_t n, uint8_t* flags) {
-    if (scalar) EMULATOR_EACH(i, n) flags[i] = holds<mode>(a[i], *b);
-    else EMULATOR_EACH(i, n) flags[i] = holds<mode>(a[i], b[i]);
+void row(const T* a, const T* b, int64_t n, uint8_t* flags) {
+    EMULATOR_EACH(i, n) flags[i] = holds<mode>(a[i], b[i]);
 }
 
-/// flags[i] = a[i] compared with b[i], or with *b.
+/// flags[i] = a[i] compared with b[i].
 template <class T>
-void row(CMPMODE mode, const T* a, const T* b, bool scalar, int64_t n, uint8_t* flags) {
+void row(CMPMODE mode, const T* a, const T* b, int64_t n, uint8_t* flags) {
     switch (mode) {
-        case CMPMODE::LT: return row<CMPMODE::LT>(a, b, scalar, n, flags);
-        case CMPMODE::GT: return row<CMPMODE::GT>(a, b, scalar, n, flags);
-        case CMPMODE::EQ: return row<CMPMODE::EQ>(a, b, scalar, n, flags);
-        case CMPMODE::LE: return row<CMPMODE::LE>(a, b, scalar, n, flags);
-        case CMPMODE::GE: return row<CMPMODE::GE>(a, b, scalar, n, flags);
-        default: return row<CMPMODE::NE>(a, b, scalar, n, flags);
+        case CMPMODE::LT: return row<CMPMODE::LT>(a, b, n, flags);
+        case CMPMODE::GT: return row<CMPMODE::GT>(a, b, n, flags);
+        case CMPMODE::EQ: return row<CMPMODE::EQ>(a, b, n, flags);
+        case CMPMODE::LE: return row<CMPMODE::LE>(a, b, n, flags);
+        case CMPMODE::GE: return row<CMPMODE::GE>(a, b, n, flags);
+        default: return row<CMPMODE::NE>(a, b, n, flags);
     }
 }
 
@@ -90,12 +89,14 @@ void to_memory(const char* call, Site at, const Lanes& lanes, const LocalTensor<
     const Stride step{stride0.block == 1 && (!src1 || stride1.block == 1) ? 1 : 0, 0};
     emulator::issue(std::move(what), [=, lanes = lanes] {
         uint8_t flags[256];
+        T number[ONE_REPEAT_BYTE_SIZE / sizeof(T)];
+        std::fill_n(number, lanes.width, scalar);
         for (int64_t repeat = 0; repeat < lanes.repeats; ++repeat) {
             std::memset(flags, 0, sizeof flags);
             reduce_impl::each_piece(lanes, step, sizeof(T), repeat, [&](int64_t lane, int64_t n, int64_t) {
                 const T* const a = reinterpret_cast<const T*>(in0 + lane_offset(repeat, lane, stride0, sizeof(T)));
-                const T* const b = in1 ? reinterpret_cast<const T*>(in1 + lane_offset(repeat, lane, stride1, sizeof(T))) : &scalar;
-                row(mode, a, b, in1 == nullptr, n, flags + lane);
+                const T* const b = in1 ? reinterpret_cast<const T*>(in1 + lane_offset(repeat, lane, stride1, sizeof(T))) : number;
+                row(mode, a, b, n, flags + lane);
             });
             for (int64_t byte = 0; byte < lanes.width / 8; ++byte) out[repeat * lanes.width / 8 + byte] = packed(flags + 8 * byte);
         }
@@ -191,7 +192,7 @@ void to_register(Site at, const Lanes& lanes, const LocalTensor<T>& src0, const 
         reduce_impl::each_piece(lanes, Stride{0, 0}, sizeof(T), 0, [&](int64_t lane, int64_t n, int64_t) {
             uint8_t flags[128];
             row(mode, reinterpret_cast<const T*>(in0 + lane_offset(0, lane, stride0, sizeof(T))),
-                reinterpret_cast<const T*>(in1 + lane_offset(0, lane, stride1, sizeof(T))), false, n, flags);
+                reinterpret_cast<const T*>(in1 + lane_offset(0, lane, stride1, sizeof(T))), n, flags);
             for (int64_t i = lane; i < lane + n; ++i) {
                 const uint64_t bit = 1ull << (i % 64);
                 bits[i / 64] = flags[i - lane] ? bits[i / 64] | bit : bits[i / 64] & ~bit;

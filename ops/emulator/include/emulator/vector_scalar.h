@@ -120,7 +120,7 @@ constexpr void Axpy_types() {
     constexpr bool has = same || (std::is_same_v<T, float> && std::is_same_v<U, half>);
     static_assert(has, "Axpy: " EMULATOR_SOC " has dst, src, scalar of half, half, half; float, float, float; float, half, half; dav-3510 also of "
                        "bfloat16_t, and with a count of int64_t or uint64_t.");
-    static_assert(types::named<U, has>());
+    if constexpr (!has) static_cast<void>(sizeof(types::NotAnElementTypeOfThisCall<U>));
 }
 
 template <class T, class U>

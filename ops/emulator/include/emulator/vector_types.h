@@ -32,11 +32,6 @@ constexpr bool in(List<Member...>) { return (std::is_same_v<T, Member> || ...); 
 /// Never defined: a compiler that stops here names the type.
 template <class T>
 struct NotAnElementTypeOfThisCall;
-template <class T, bool has>
-constexpr bool named() {
-    if constexpr (!has) return sizeof(NotAnElementTypeOfThisCall<T>) != 0;
-    return has;
-}
 
 /// An unsigned type in which integers of type T add and multiply without overflow being undefined.
 template <class T>
@@ -55,7 +50,7 @@ using Modular = std::conditional_t<sizeof(T) == 8, uint64_t, uint32_t>;
                                            (counted && types::in<T>(types::List<EMULATOR_MEMBERS counted_on_3510>{}));                \
         static_assert(has, #Name ": " EMULATOR_SOC " does not have it for this element type. dav-2201: " #on_2201 ", dav-3510: " #on_3510 \
                            ", dav-3510 with a count: also " #counted_on_3510 ".");                                                    \
-        static_assert(types::named<T, has>());                                                                                        \
+        if constexpr (!has) static_cast<void>(sizeof(types::NotAnElementTypeOfThisCall<T>));                                          \
     }
 
 // ---- Lanes ----

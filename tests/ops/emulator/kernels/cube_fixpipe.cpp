@@ -9,7 +9,7 @@ struct Args {
     int32_t layout, quant, relu, vector, split, atomic;
     int32_t stride, number, matrix_stride, nd_stride;  // dstStride; matrices, their distance in L0C and in the destination
     int32_t through_l1;           // L0C -> L1 as bfloat16 or half NZ, and that times the identity
-    int32_t saturate;
+    int32_t infinity;             // CTRL[48]
     uint64_t factor;
 };
 
@@ -134,7 +134,9 @@ __aicore__ inline void ThroughL1(const LocalTensor<float>& c0, GM_ADDR identity,
 extern "C" __global__ __aicore__ void cube_fixpipe(GM_ADDR a, GM_ADDR b, GM_ADDR factors, GM_ADDR out, Args p) {
     KERNEL_TASK_TYPE_DEFAULT(KERNEL_TYPE_AIC_ONLY);
     if ASCEND_IS_AIC {
-        if (p.saturate) emulator::core().control.ctrl_saturate = true;
+#if __NPU_ARCH__ == 3510
+        if (p.infinity) SetCtrlSpr<48, 48>(1);
+#endif
         if (p.from == FLOAT) {
             LocalTensor<float> c0(TPosition::CO1, 0, 16 * 1024);
             ToL0C<float, float>(c0, a, b, p);

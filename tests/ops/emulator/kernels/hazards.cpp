@@ -463,8 +463,8 @@ extern "C" __global__ __aicore__ void hazards(GM_ADDR x_address, GM_ADDR y_addre
             }
             break;
         case endless_poll_clean:
-            while (x.GetValue(0) != (fixed ? 0.0f : 1.0f))  // @endless_poll_clean
-                DataCacheCleanAndInvalid<float, CacheLine::SINGLE_CACHE_LINE, DcciDst::CACHELINE_OUT>(x);
+            while (x.GetValue(0) != (fixed ? 0.0f : 1.0f))
+                DataCacheCleanAndInvalid<float, CacheLine::SINGLE_CACHE_LINE, DcciDst::CACHELINE_OUT>(x);  // @endless_poll_clean
             break;
         case endless_poll_ub:
             load();

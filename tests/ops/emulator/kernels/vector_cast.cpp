@@ -33,11 +33,24 @@ __aicore__ inline void run(Frame& frame, const Call& call) {
     }
 }
 
+template <class T, class U>
+constexpr bool cast_only_here() {
+    for (int mode = 0; mode < 8; ++mode)
+        if (emulator::numbers::cast_allowed<U, T>(emulator::Arch::dav2201, static_cast<emulator::numbers::Rounding>(mode))) return false;
+    return true;
+}
+template <class T, class U>
+constexpr bool is_small = std::is_same_v<U, half> ? std::is_same_v<T, float> || std::is_same_v<T, int4b_t>
+                                                  : (std::is_same_v<U, float> && (std::is_same_v<T, half> || std::is_same_v<T, bfloat16_t> || std::is_same_v<T, int16_t>)) ||
+                                                        (std::is_same_v<U, int32_t> && std::is_same_v<T, half>) || (std::is_same_v<U, int4b_t> && std::is_same_v<T, half>);
+
 template <int to, int from>
 __aicore__ inline void pair(Frame& frame, const Call& call) {
     using T = typename Type<to>::type;
     using U = typename Type<from>::type;
-    if constexpr (cast_exists<T, U>())
+    // What dav-2201 has as well is compiled for it alone, but for what is asked of both.
+    constexpr bool again = is_2201 || cast_only_here<T, U>() || is_small<T, U>;
+    if constexpr (cast_exists<T, U>() && again)
         if (call.operation == to && call.type == from) run<T, U>(frame, call);
 }
 template <int... number>

@@ -149,8 +149,16 @@ extern "C" __global__ __aicore__ void vector_compare(GM_ADDR d, GM_ADDR a, GM_AD
 #endif
         default: break;
     }
-#ifdef REFUSED
-    REFUSED
+#if REFUSED == 1
+    Compare(frame.region<uint8_t>(0), frame.region<int16_t>(1), frame.region<int16_t>(2), CMPMODE::EQ, 128u);
+#elif REFUSED == 2
+    Select(frame.region<int32_t>(0), frame.region<uint8_t>(2), frame.region<int32_t>(1), 1, SELMODE::VSEL_TENSOR_SCALAR_MODE, 64u);
+#elif REFUSED == 3
+    Compares(frame.region<int8_t>(0), frame.region<float>(1), 1.0f, CMPMODE::EQ, 64u);
+#elif REFUSED == 4
+    const uint64_t lanes = 8;
+    Select(frame.region<int64_t>(0), frame.region<uint8_t>(2), frame.region<int64_t>(1), frame.region<int64_t>(1),
+           SELMODE::VSEL_TENSOR_TENSOR_MODE, lanes, uint8_t(1), BinaryRepeatParams());
 #endif
     frame.store(out);
 }

@@ -14,6 +14,8 @@ __aicore__ inline void pick(Frame& frame, const Call& call) {
     uint64_t mask[2] = {call.mask[0], call.mask[1]};
     if constexpr (sizeof(T) < 8 && (is_3510 || sizeof(T) > 1)) {
         if (call.operation == 0 || call.operation == 1) {
+            SetFlag<HardEvent::MTE2_S>(1);
+            WaitFlag<HardEvent::MTE2_S>(1);
             uint64_t kept = 77;
             const GatherMaskParams params(call.block[1], call.repeats, call.repeat[1], call.repeat[2]);
             if (call.operation == 0) GatherMask(d, s, static_cast<uint8_t>(call.mode), call.form == COUNT, static_cast<uint32_t>(call.count), params, kept);
@@ -81,8 +83,18 @@ extern "C" __global__ __aicore__ void vector_gather(GM_ADDR d, GM_ADDR a, GM_ADD
 #endif
         default: break;
     }
-#ifdef REFUSED
-    REFUSED
+#if REFUSED == 1
+    Scatter(frame.region<float>(0), frame.region<float>(1), frame.region<uint32_t>(2), 0u, 8u);
+#elif REFUSED == 2
+    Gather(frame.region<int64_t>(0), frame.region<int64_t>(1), frame.region<uint32_t>(2), 0u, 8u);
+#elif REFUSED == 3
+    Gatherb(frame.region<float>(0), frame.region<float>(1), frame.region<uint32_t>(2), uint8_t(1), GatherRepeatParams(1, 8));
+#elif REFUSED == 4
+    uint64_t kept;
+    GatherMask(frame.region<float>(0), frame.region<float>(1), frame.region<uint16_t>(2), false, 0u, {1, 1, 8, 0}, kept);
+#elif REFUSED == 5
+    uint64_t kept;
+    GatherMask(frame.region<int8_t>(0), frame.region<int8_t>(1), uint8_t(1), false, 0u, {1, 1, 8, 0}, kept);
 #endif
     frame.store(out);
 }

@@ -18,6 +18,8 @@ __aicore__ inline void sort(Frame& frame, const Call& call) {
     info.validBit = static_cast<uint16_t>(call.mode);
     info.ifExhaustedSuspension = call.form == 1;
     info.repeatTimes = static_cast<uint8_t>(call.repeats);
+    SetFlag<HardEvent::MTE2_S>(1);
+    WaitFlag<HardEvent::MTE2_S>(1);
     const MrgSortSrcList<T> queues(pairs[at[0]], pairs[at[1]], pairs[at[2]], pairs[at[3]]);
     switch (call.operation) {
         case 0: Sort32(frame.dst<T>(), scores, indices, call.repeats); break;
@@ -42,7 +44,7 @@ __aicore__ inline void sort(Frame& frame, const Call& call) {
         }
         case 4:
         case 5: {  // Concat, Sort and Extract, as the page has them one behind the other
-            LocalTensor<T> concat, room = merged;
+            LocalTensor<T> concat, room = pairs[static_cast<int>(REGION / sizeof(T) / 2)];
             Concat(concat, scores, room, 2 * call.repeats);
             if (call.operation == 4) {
                 Sort<T, true>(pairs, concat, indices, room, call.repeats);
@@ -84,7 +86,7 @@ extern "C" __global__ __aicore__ void vector_sort(GM_ADDR d, GM_ADDR a, GM_ADDR 
     if (call.type == 0) sort<half>(frame, call);
     else sort<float>(frame, call);
 #ifdef REFUSED
-    REFUSED
+    Sort32(frame.region<int32_t>(0), frame.region<int32_t>(1), frame.region<uint32_t>(2), 1);
 #endif
     frame.store(out);
 }

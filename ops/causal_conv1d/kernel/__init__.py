@@ -1,0 +1,1 @@
+"""Ascend C kernels of the causal convolution."""

@@ -1,0 +1,1 @@
+"""Ascend C kernels around the grouped product of the experts."""

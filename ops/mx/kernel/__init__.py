@@ -1,0 +1,1 @@
+"""Ascend C kernels of quantization to MX formats and of its inverse."""
