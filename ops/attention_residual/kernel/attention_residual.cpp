@@ -1,6 +1,7 @@
 // y = sum_j softmax(s)_j v_j over a token's blocks and its partial sum, s_j = sum(v_j / sqrt(mean(v_j^2) + eps) * query).
 // Each row is read from global memory once. Tokens are shared among vector cores. DTYPE: of all tensors.
 #include "output.h"
+#include "rows.h"
 
 using namespace ascend_k3;
 
@@ -16,14 +17,14 @@ class AttentionResidual {
         partial_.SetGlobalBuffer(reinterpret_cast<__gm__ T*>(partial));
         norm_weight_.SetGlobalBuffer(reinterpret_cast<__gm__ T*>(norm_weight));
         query_weight_.SetGlobalBuffer(reinterpret_cast<__gm__ T*>(query_weight));
-        pipe.InitBuffer(in_, tiling.buffers, tiling.width * sizeof(T));
+        rows_.Init(pipe, tiling);
         pipe.InitBuffer(mixed_, tiling.width * sizeof(float));
         mix_.Init(pipe, tiling);
         output_.Init(pipe, output_norm_weight, y, tiling);
     }
 
     __aicore__ inline void Process() {
-        mix_.LoadQuery(0, in_, norm_weight_, query_weight_);
+        mix_.LoadQuery(0, rows_.Queue(), norm_weight_, query_weight_);
         output_.Load();
         for (int64_t token = first_; token < last_; ++token) MixToken(token);
     }
@@ -35,46 +36,27 @@ class AttentionResidual {
         mix_.Start(1);
         for (uint32_t first = 0; first < sources; first += tiling_.group) {
             const uint32_t rows = sources - first < tiling_.group ? sources - first : tiling_.group;
-            for (uint32_t row = 0; row < rows; ++row) {
-                CopyIn(token, first + row);
-                Take(row);
-            }
+            for (uint32_t row = 0; row < rows; ++row) rows_.Read(Source(token, first + row), row, mix_, 1);
             mix_.Weigh(rows, 1);
-            mix_.Mix(mixed, rows, 1, first == 0);
-            if constexpr (Mixture<T>::is_float)
-                for (uint32_t row = 0; row < rows; ++row) in_.FreeTensor(held_[row]);
+            if (first > 0) mix_.Lower(mixed, 1);
+            for (uint32_t row = 0; row < rows; ++row) {
+                mix_.AddRow(mixed, row, 1, first + row == 0);
+                rows_.Release(row);
+            }
         }
         output_.Store(token, mixed, mix_.Total(0), mix_);
     }
 
-    __aicore__ inline void CopyIn(int64_t token, uint32_t source) {
-        LocalTensor<T> row = in_.template AllocTensor<T>();
-        const DataCopyExtParams whole{1, static_cast<uint32_t>(tiling_.width * sizeof(T)), 0, 0, 0};
-        if (source < tiling_.blocks)
-            DataCopyPad(row, blocks_[(token * tiling_.blocks + source) * tiling_.width], whole, DataCopyPadExtParams<T>{});
-        else
-            DataCopyPad(row, partial_[token * tiling_.width], whole, DataCopyPadExtParams<T>{});
-        in_.EnQue(row);
-    }
-
-    __aicore__ inline void Take(uint32_t number) {
-        LocalTensor<T> row = in_.template DeQue<T>();
-        LocalTensor<float> values = mix_.Float(row, number);
-        if constexpr (Mixture<T>::is_float) {
-            held_[number] = row;
-        } else {
-            in_.FreeTensor(row);
-            PipeBarrier<PIPE_V>();
-        }
-        mix_.Take(values, number, 1);
+    __aicore__ inline GlobalTensor<T> Source(int64_t token, uint32_t number) const {
+        if (number < tiling_.blocks) return blocks_[(token * tiling_.blocks + number) * tiling_.width];
+        return partial_[token * tiling_.width];
     }
 
     MixTiling tiling_;
     int64_t first_ = 0, last_ = 0;
     GlobalTensor<T> blocks_, partial_, norm_weight_, query_weight_;
-    TQue<TPosition::VECIN, 1> in_;
     TBuf<TPosition::VECCALC> mixed_;
-    LocalTensor<T> held_[7];
+    RowQueue<T> rows_;
     Mixture<T> mix_;
     Output<T> output_;
 };

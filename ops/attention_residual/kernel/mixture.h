@@ -38,6 +38,15 @@ __aicore__ inline void AddScaled(const LocalTensor<float>& dst, const LocalTenso
     if (rest > 0) MulAddDst(dst[whole * LANES], x[whole * LANES], factor, rest, 1, BinaryRepeatParams{1, 1, 0, BLOCK, BLOCK, 0});
 }
 
+/// A row of `width` elements through a queue whose buffers have room for it.
+template <class T>
+__aicore__ inline LocalTensor<T> LoadRow(TQue<TPosition::VECIN, 1>& queue, const GlobalTensor<T>& source, uint32_t width) {
+    LocalTensor<T> row = queue.AllocTensor<T>();
+    DataCopyPad(row, source, DataCopyExtParams{1, static_cast<uint32_t>(width * sizeof(T)), 0, 0, 0}, DataCopyPadExtParams<T>{});
+    queue.EnQue(row);
+    return queue.DeQue<T>();
+}
+
 /// Mixtures of `points` mixing points over the same rows of T.
 template <class T>
 class Mixture {
@@ -66,21 +75,20 @@ class Mixture {
         pipe.InitBuffer(total_, points_ * BLOCK * sizeof(float));
     }
 
-    /// The query of a point, norm weight * query weight, stays in UB. `rows`: a queue with room for a row.
-    template <class Queue>
-    __aicore__ inline void LoadQuery(uint32_t point, Queue& rows, const GlobalTensor<T>& norm_weight, const GlobalTensor<T>& query_weight) {
+    /// The query of a point, norm weight * query weight, stays in UB. Both come through `queue`.
+    __aicore__ inline void LoadQuery(uint32_t point, TQue<TPosition::VECIN, 1>& queue, const GlobalTensor<T>& norm_weight, const GlobalTensor<T>& query_weight) {
         LocalTensor<float> query = queries_.Get<float>()[point * pitch_];
-        LocalTensor<T> factor = LoadRow(rows, norm_weight);
+        LocalTensor<T> factor = LoadRow<T>(queue, norm_weight, width_);
         if constexpr (is_float)
             Muls(query, factor, 1.0f, width_);
         else
             Cast(query, factor, RoundMode::CAST_NONE, width_);
-        rows.FreeTensor(factor);
-        factor = LoadRow(rows, query_weight);
+        queue.FreeTensor(factor);
+        factor = LoadRow<T>(queue, query_weight, width_);
         LocalTensor<float> other = Float(factor, 0);
         PipeBarrier<PIPE_V>();
         Mul(query, query, other, width_);
-        rows.FreeTensor(factor);
+        queue.FreeTensor(factor);
         if constexpr (is_float) PipeBarrier<PIPE_V>();  // others have one behind the copy of their first row
     }
 
@@ -130,25 +138,27 @@ class Mixture {
         }
     }
 
-    /// Mixes the rows as they were weighed: those of point p into `mixture[p * Pitch()]`, which the first group begins.
-    __aicore__ inline void Mix(const LocalTensor<float>& mixture, uint32_t rows, uint32_t points, bool first) {
+    /// What was mixed before is scaled down to the new largest score; that of point p is in `mixture[p * Pitch()]`.
+    __aicore__ inline void Lower(const LocalTensor<float>& mixture, uint32_t points) {
         PipeBarrier<PIPE_V>();
         for (uint32_t point = 0; point < points; ++point) {
             LocalTensor<float> mixed = mixture[point * pitch_];
-            LocalTensor<float> weights = Weights(point);
-            if (first) {
-                Scale(mixed, rows_[0], weights[BLOCK], width_);
-                DataCopy(Total(point), weights[BLOCK], BLOCK);
-            } else {
-                Scale(mixed, mixed, weights, width_);
-                Mul(Total(point), Total(point), weights, BLOCK);
-            }
+            Scale(mixed, mixed, Weights(point), width_);
+            Mul(Total(point), Total(point), Weights(point), BLOCK);
         }
-        for (uint32_t row = first ? 1 : 0; row < rows; ++row) {
-            PipeBarrier<PIPE_V>();
-            for (uint32_t point = 0; point < points; ++point) {
-                LocalTensor<float> weight = Weights(point)[(1 + row) * BLOCK];
-                AddScaled(mixture[point * pitch_], rows_[row], weight, width_);
+    }
+
+    /// Adds row `number` as it was weighed; the first of all rows begins the mixture.
+    __aicore__ inline void AddRow(const LocalTensor<float>& mixture, uint32_t number, uint32_t points, bool first) {
+        PipeBarrier<PIPE_V>();
+        for (uint32_t point = 0; point < points; ++point) {
+            LocalTensor<float> mixed = mixture[point * pitch_];
+            LocalTensor<float> weight = Weights(point)[(1 + number) * BLOCK];
+            if (first) {
+                Scale(mixed, rows_[number], weight, width_);
+                DataCopy(Total(point), weight, BLOCK);
+            } else {
+                AddScaled(mixed, rows_[number], weight, width_);
                 Add(Total(point), Total(point), weight, BLOCK);
             }
         }
@@ -171,14 +181,6 @@ class Mixture {
 
     __aicore__ inline LocalTensor<float> Weights(uint32_t point) { return weights_.Get<float>()[point * (1 + group_) * BLOCK]; }
     __aicore__ inline LocalTensor<float> Top(uint32_t point) { return top_.Get<float>()[point * BLOCK]; }
-
-    template <class Queue>
-    __aicore__ inline LocalTensor<T> LoadRow(Queue& rows, const GlobalTensor<T>& source) {
-        LocalTensor<T> row = rows.template AllocTensor<T>();
-        DataCopyPad(row, source, DataCopyExtParams{1, static_cast<uint32_t>(width_ * sizeof(T)), 0, 0, 0}, DataCopyPadExtParams<T>{});
-        rows.EnQue(row);
-        return rows.template DeQue<T>();
-    }
 
     /// The products are folded into `fold` floats, whose repeats are added up into parts of row `number`.
     __aicore__ inline void SumUp(const LocalTensor<float>& row, uint32_t number, uint32_t points) {
@@ -221,7 +223,7 @@ class Mixture {
     }
 
     TBuf<TPosition::VECCALC> copies_, folds_, parts_, sums_, queries_, levels_, weights_, top_, total_;
-    LocalTensor<float> rows_[7];
+    LocalTensor<float> rows_[MOST_ROWS];
     uint32_t width_ = 0, pitch_ = 0, fold_ = 0, part_ = 0, group_ = 0, points_ = 0;
     float eps_ = 0;
 };

@@ -1,7 +1,7 @@
 // Statistics of a bank of blocks for M mixing points: the largest score, the sum of exp(score - largest), and the mixture
 // with these weights. As many points as UB holds are done in one reading of the bank; sets of points and tokens are shared
 // among vector cores. DTYPE: of blocks and weights; the statistics are float.
-#include "mixture.h"
+#include "rows.h"
 
 using namespace ascend_k3;
 
@@ -20,7 +20,7 @@ class Prepare {
         maximum_.SetGlobalBuffer(reinterpret_cast<__gm__ float*>(maximum));
         normalizer_.SetGlobalBuffer(reinterpret_cast<__gm__ float*>(normalizer));
         weighted_.SetGlobalBuffer(reinterpret_cast<__gm__ float*>(weighted));
-        pipe.InitBuffer(in_, tiling.buffers, tiling.width * sizeof(T));
+        rows_.Init(pipe, tiling);
         mix_.Init(pipe, tiling);
         pipe.InitBuffer(out_, 1, tiling.points * (mix_.Pitch() + 2 * BLOCK) * sizeof(float));
     }
@@ -32,7 +32,7 @@ class Prepare {
             const uint32_t point = static_cast<uint32_t>(set * tiling_.points);
             const uint32_t points = tiling_.all_points - point < tiling_.points ? tiling_.all_points - point : tiling_.points;
             if (set != loaded)
-                for (uint32_t i = 0; i < points; ++i) mix_.LoadQuery(i, in_, norm_weights_[(point + i) * tiling_.width], query_weights_[(point + i) * tiling_.width]);
+                for (uint32_t i = 0; i < points; ++i) mix_.LoadQuery(i, rows_.Queue(), norm_weights_[(point + i) * tiling_.width], query_weights_[(point + i) * tiling_.width]);
             loaded = set;
             MixToken(item % tiling_.tokens, points);
             CopyOut(item % tiling_.tokens, point, points);
@@ -45,15 +45,17 @@ class Prepare {
         mix_.Start(points);
         for (uint32_t first = 0; first < tiling_.blocks; first += tiling_.group) {
             const uint32_t rows = tiling_.blocks - first < tiling_.group ? tiling_.blocks - first : tiling_.group;
-            for (uint32_t row = 0; row < rows; ++row) {
-                CopyIn(token * tiling_.blocks + first + row);
-                Take(row, points);
-            }
+            for (uint32_t row = 0; row < rows; ++row)
+                rows_.Read(blocks_[(token * tiling_.blocks + first + row) * tiling_.width], row, mix_, points);
             mix_.Weigh(rows, points);
-            if (first == 0) out = out_.AllocTensor<float>();
-            mix_.Mix(out, rows, points, first == 0);
-            if constexpr (Mixture<T>::is_float)
-                for (uint32_t row = 0; row < rows; ++row) in_.FreeTensor(held_[row]);
+            if (first == 0)
+                out = out_.AllocTensor<float>();
+            else
+                mix_.Lower(out, points);
+            for (uint32_t row = 0; row < rows; ++row) {
+                mix_.AddRow(out, row, points, first + row == 0);
+                rows_.Release(row);
+            }
         }
         PipeBarrier<PIPE_V>();
         for (uint32_t i = 0; i < points; ++i) {
@@ -61,24 +63,6 @@ class Prepare {
             DataCopy(out[Statistics(i) + BLOCK], mix_.Total(i), BLOCK);
         }
         out_.EnQue(out);
-    }
-
-    __aicore__ inline void CopyIn(int64_t row) {
-        LocalTensor<T> values = in_.template AllocTensor<T>();
-        DataCopyPad(values, blocks_[row * tiling_.width], DataCopyExtParams{1, static_cast<uint32_t>(tiling_.width * sizeof(T)), 0, 0, 0}, DataCopyPadExtParams<T>{});
-        in_.EnQue(values);
-    }
-
-    __aicore__ inline void Take(uint32_t number, uint32_t points) {
-        LocalTensor<T> row = in_.template DeQue<T>();
-        LocalTensor<float> values = mix_.Float(row, number);
-        if constexpr (Mixture<T>::is_float) {
-            held_[number] = row;
-        } else {
-            in_.FreeTensor(row);
-            PipeBarrier<PIPE_V>();
-        }
-        mix_.Take(values, number, points);
     }
 
     __aicore__ inline void CopyOut(int64_t token, uint32_t point, uint32_t points) {
@@ -100,9 +84,8 @@ class Prepare {
     int64_t first_ = 0, last_ = 0;
     GlobalTensor<T> blocks_, norm_weights_, query_weights_;
     GlobalTensor<float> maximum_, normalizer_, weighted_;
-    TQue<TPosition::VECIN, 1> in_;
     TQue<TPosition::VECOUT, 1> out_;
-    LocalTensor<T> held_[7];
+    RowQueue<T> rows_;
     Mixture<T> mix_;
 };
 

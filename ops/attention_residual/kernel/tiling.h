@@ -19,12 +19,14 @@ struct MixTiling {
     float eps, output_eps;
 };
 
+constexpr int MOST_ROWS = 7;  // of a group: with what was mixed before they are 8 blocks, one repeat
+
 #ifndef __NPU_ARCH__
 namespace ascend_k3 {
 
 // A row is folded into 28 repeats, or 14 where UB is short: both divide the widths of Kimi K3.
 constexpr int64_t FOLDS[] = {28 * 64, 14 * 64};
-constexpr int64_t MOST_POINTS = 8, MOST_ROWS = 7;  // a row's weight is a block of the 8 that one instruction broadcasts
+constexpr int64_t MOST_POINTS = 8;  // beyond it little is saved
 
 /// Rows of a shape in UB, in bytes: as the model has them, and in float.
 struct MixRows {
@@ -139,8 +141,8 @@ inline bool tile_attention_residual_update(const Platform& platform, const int64
     for (int64_t buffers = 2; buffers > 0; --buffers)
         for (const int64_t most : FOLDS) {
             const int64_t fold = at_most(most, rows.row_float / 4);
-            const int64_t input = rows.row_float + (partial ? rows.row : 0), statistics = 2 * 64 + 16 * 32;
-            if (bytes_of_mixture(rows, partial, 1, fold, output_norm) + bytes_of_output(rows, output_norm) + buffers * input + statistics > platform.ub) continue;
+            const int64_t input = rows.row_float + (partial ? rows.row : 0), statistics = partial ? 64 : 32, blocks = partial ? 512 : 256;
+            if (bytes_of_mixture(rows, partial, 1, fold, output_norm) + bytes_of_output(rows, output_norm) + buffers * (input + statistics) + blocks > platform.ub) continue;
             out.partial = partial, out.output_norm = output_norm;
             out.all_points = out.points = partial;
             out.group = 1;

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 
 import torch
 from torch import Tensor
@@ -12,16 +13,22 @@ from ascend_k3.ops.kernel_cases import Case
 
 NAMES = {torch.float32: "fp32", torch.bfloat16: "bf16", torch.float16: "fp16"}
 K3_CHANNELS = 36864  # queries, keys and values of 96 heads of 128
-# lengths of the packed sequences, channels, taps, whether there is an initial window
+# lengths of the packed sequences, channels, taps, whether there is an initial window, whether it is tried in mutation tests
 PREFILL = (
-    ((1,), 1, 2, False),
-    ((5, 0, 1, 2, 70), 17, 4, True),
-    ((0, 130, 3), 100, 4, False),
-    ((33,), 300, 7, True),
-    ((200, 7, 1), 576, 4, True),
+    ((1,), 1, 2, False, False),
+    ((5, 0, 1, 2, 70), 17, 4, True, False),
+    ((0, 300, 3, 260), 100, 4, False, True),
+    ((33,), 300, 7, True, False),
+    ((150, 0, 7, 1), 600, 4, True, True),
 )
-# sequences, channels, taps, and which rows are padding
-STEP = ((1, 1, 2, ()), (5, 17, 4, (0, 3)), (40, 100, 4, ()), (9, 300, 7, (8,)))
+# sequences, channels, taps, which rows are padding, whether it is tried in mutation tests
+STEP = (
+    (1, 1, 2, (), False),
+    (5, 17, 4, (0, 3), False),
+    (40, 100, 4, (), False),
+    (9, 300, 7, (8,), False),
+    (70, 600, 4, (2, 11), True),
+)
 
 
 def _random(seed: int, *shape: int) -> Tensor:
@@ -46,11 +53,17 @@ def step(sequences: int, channels: int, taps: int, padding: Sequence[int], dtype
 
 
 def _prefill_case(
-    lengths: Sequence[int], channels: int, taps: int, window: bool, dtype: torch.dtype, judged: bool = False
+    lengths: Sequence[int],
+    channels: int,
+    taps: int,
+    window: bool,
+    mutated: bool,
+    dtype: torch.dtype,
+    judged: bool = False,
 ) -> Case:
     return Case(
         name=f"causal_conv1d {'+'.join(map(str, lengths))} x {channels}, {taps} taps {NAMES[dtype]}",
-        call=lambda: prefill(lengths, channels, taps, window, dtype),
+        call=partial(prefill, lengths, channels, taps, window, dtype),
         dtype=dtype,
         cost=cost.causal_conv1d(
             tokens=sum(lengths),
@@ -63,28 +76,36 @@ def _prefill_case(
             index_dtype="int64",
         ),
         judged=judged,
+        mutated=mutated and dtype != torch.float16,
     )
 
 
 def _step_case(
-    sequences: int, channels: int, taps: int, padding: Sequence[int], dtype: torch.dtype, judged: bool = False
+    sequences: int,
+    channels: int,
+    taps: int,
+    padding: Sequence[int],
+    mutated: bool,
+    dtype: torch.dtype,
+    judged: bool = False,
 ) -> Case:
     return Case(
         name=f"causal_conv1d_update {sequences} x {channels}, {taps} taps {NAMES[dtype]}",
-        call=lambda: step(sequences, channels, taps, padding, dtype),
+        call=partial(step, sequences, channels, taps, padding, dtype),
         dtype=dtype,
         cost=cost.causal_conv1d_update(
             sequences=sequences - len(padding), channels=channels, taps=taps, dtype=NAMES[dtype], weight_dtype="fp32"
         ),
         judged=judged,
+        mutated=mutated and dtype != torch.float16,
     )
 
 
 CASES = [
     *(_prefill_case(*shape, dtype) for shape in PREFILL for dtype in NAMES),
     *(_step_case(*shape, dtype) for shape in STEP for dtype in NAMES),
-    _prefill_case((256,), K3_CHANNELS, 4, True, torch.bfloat16, judged=True),
-    _prefill_case((100, 156), K3_CHANNELS, 4, True, torch.bfloat16, judged=True),
-    _step_case(1, K3_CHANNELS, 4, (), torch.bfloat16, judged=True),
-    _step_case(32, K3_CHANNELS, 4, (), torch.bfloat16, judged=True),
+    _prefill_case((256,), K3_CHANNELS, 4, True, False, torch.bfloat16, judged=True),
+    _prefill_case((100, 156), K3_CHANNELS, 4, True, False, torch.bfloat16, judged=True),
+    _step_case(1, K3_CHANNELS, 4, (), False, torch.bfloat16, judged=True),
+    _step_case(16, K3_CHANNELS, 4, (), False, torch.bfloat16, judged=True),
 ]

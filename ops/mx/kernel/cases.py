@@ -16,11 +16,17 @@ NAMES = {torch.float32: "fp32", torch.bfloat16: "bf16", torch.float16: "fp16"}
 SHAPES = (
     (1, 32, False),
     (3, 96, False),
-    (97, 544, False),
+    (33, 544, False),
     (1, 7168, True),
     (128, 3584, True),
     (128, 3072, True),
 )
+# Every format, and both ways of having float inputs.
+MUTATED = {
+    (torch.bfloat16, "mxfp4", "even"),
+    (torch.float32, "mxfp8_e4m3", "floor"),
+    (torch.bfloat16, "mxfp8_e5m2", "floor"),
+}
 
 
 def _numbers(rows: int, width: int, dtype: torch.dtype) -> Tensor:
@@ -30,7 +36,9 @@ def _numbers(rows: int, width: int, dtype: torch.dtype) -> Tensor:
 
 
 def _quantize(rows: int, width: int, dtype: torch.dtype, format: str, rule: str) -> list[Tensor]:
-    q = mx_quantize(_numbers(rows, width, dtype), format=format, rule=rule)
+    x = _numbers(rows, width, dtype)
+    x.view(-1)[::331] = torch.nan  # the whole block is one then
+    q = mx_quantize(x, format=format, rule=rule)
     return [q.data, q.scale]
 
 
@@ -46,6 +54,7 @@ CASES = [
         dtype=dtype,
         cost=cost.mx_quantize(elements=rows * width, dtype=NAMES[dtype], format=format),
         judged=judged,
+        mutated=rows in (3, 33) and (dtype, format, rule) in MUTATED,
         exact=True,
     )
     for rows, width, judged in SHAPES
@@ -60,6 +69,7 @@ CASES += [
         dtype=dtype,
         cost=cost.mx_dequantize(elements=rows * width, format=format, dtype=NAMES[dtype]),
         judged=judged,
+        mutated=rows in (3, 33) and (dtype, format) in {(dtype, format) for dtype, format, _ in MUTATED},
         exact=True,
     )
     for rows, width, judged in SHAPES

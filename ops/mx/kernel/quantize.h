@@ -148,7 +148,7 @@ class MxQuantizer {
         if constexpr (Format::bits == 8) {
             Cast(codes, number, RoundMode::CAST_RINT, count);
         } else {
-            LocalTensor<half> pair = number[pitch_ * MX_BLOCK];
+            LocalTensor<half> pair = number[pitch_ * MX_BLOCK * 3 / 2];  // the last quarter of work_
             SetMaskCount();
             Mul(number, number, weights_.Get<half>(), count, 1, BinaryRepeatParams{1, 1, 0, 8, 8, 0});
             PipeBarrier<PIPE_V>();

@@ -32,7 +32,9 @@ inline bool tile_mx(const Platform& platform, int64_t blocks, int64_t bytes_a_bl
     const int64_t fit = at_most((platform.ub - 1024) / bytes_a_block / 8 * 8, 2040);
     out.blocks = blocks;
     out.blocks_a_core = round_up(ceil_div(blocks, platform.vector_cores), 8);
-    out.blocks_a_tile = static_cast<uint32_t>(at_most(fit, out.blocks_a_core));
+    // Several tiles a core, so that copies overlap with the work, but none of less than 64 blocks.
+    const int64_t quarter = round_up(ceil_div(out.blocks_a_core, 4), 8);
+    out.blocks_a_tile = static_cast<uint32_t>(at_most(at_most(fit, out.blocks_a_core), quarter < 64 ? 64 : quarter));
     launch.block_dim = static_cast<uint32_t>(ceil_div(blocks, out.blocks_a_core));
     return true;
 }

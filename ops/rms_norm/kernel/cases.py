@@ -15,9 +15,10 @@ NAMES = {torch.float32: "fp32", torch.bfloat16: "bf16", torch.float16: "fp16"}
 SHAPES = (
     (1, 1, False),
     (3, 17, False),
-    (65, 100, False),
+    (450, 100, False),
     (7, 257, False),
-    (130, 1000, False),
+    (26, 272, False),
+    (26, 1000, False),
     (1, 7168, True),
     (512, 7168, True),
     (512, 3584, True),
@@ -29,12 +30,14 @@ SHAPES = (
 GATED_SHAPES = (
     (1, 1, False),
     (3, 17, False),
-    (65, 100, False),
-    (7, 257, False),
+    (450, 100, False),
+    (26, 257, False),
+    (26, 272, False),
     (96, 128, False),
     (16 * 96, 128, True),
     (64 * 96, 128, True),
 )
+MUTATED = ((450, 100), (26, 1000), (26, 257), (26, 272))  # short rows and long ones, with and without a gap in UB
 
 
 def _norm(rows: int, width: int, dtype: torch.dtype) -> Tensor:
@@ -58,6 +61,7 @@ CASES = [
         dtype=dtype,
         cost=cost.rms_norm(rows=rows, width=width, dtype=NAMES[dtype]),
         judged=judged,
+        mutated=(rows, width) in MUTATED and dtype != torch.float16,
     )
     for rows, width, judged in SHAPES
     for dtype in NAMES
@@ -69,6 +73,7 @@ CASES += [
         dtype=dtype,
         cost=cost.rms_norm_gated(rows=rows, width=width, dtype=NAMES[dtype]),
         judged=judged,
+        mutated=(rows, width) in MUTATED and dtype != torch.float16,
     )
     for rows, width, judged in GATED_SHAPES
     for dtype in NAMES

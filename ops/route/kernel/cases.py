@@ -11,16 +11,14 @@ from ascend_k3.ops.kernel_cases import Case
 from ascend_k3.ops.route import cost, route
 
 NAMES = {torch.float32: "fp32", torch.bfloat16: "bf16", torch.float16: "fp16"}
-# tokens, experts, top_k, renormalized, scaling factor, whether it is a shape of K3: 16 of 896 experts, factor 1
+# tokens, experts, top_k, renormalized, scaling factor, whether it is tried in mutation tests
 SHAPES = (
     (1, 1, 1, True, 1.0, False),
     (5, 8, 2, True, 2.5, False),
     (130, 100, 33, False, 1.0, False),
     (100, 300, 7, True, 1.0, False),
     (7, 700, 64, True, 1.0, False),
-    (3, 1100, 5, True, 1.0, False),
-    (64, 896, 16, True, 1.0, False),
-    (2048, 896, 16, True, 1.0, True),
+    (66, 1100, 30, True, 2.5, True),
 )
 APART = 1e-6
 
@@ -48,14 +46,29 @@ def _route(
     return route(logits, bias, top_k=top_k, renormalize=renormalize, scaling_factor=factor)
 
 
-CASES = [
-    Case(
+def _case(
+    tokens: int,
+    experts: int,
+    top_k: int,
+    renormalize: bool,
+    factor: float,
+    mutated: bool,
+    dtype: torch.dtype,
+    judged: bool = False,
+) -> Case:
+    return Case(
         name=f"route {tokens} x {top_k} of {experts} {NAMES[dtype]}",
         call=partial(_route, tokens, experts, top_k, renormalize, factor, dtype),
         dtype=dtype,
         cost=cost.route(tokens=tokens, experts=experts, top_k=top_k, dtype=NAMES[dtype], renormalize=renormalize),
         judged=judged,
+        mutated=mutated and dtype != torch.float16,
     )
-    for tokens, experts, top_k, renormalize, factor, judged in SHAPES
-    for dtype in NAMES
+
+
+CASES = [
+    *(_case(*shape, dtype) for shape in SHAPES for dtype in NAMES),
+    # Every core reads the bias, so few tokens move more than the least.
+    *(_case(64, 896, 16, True, 1.0, False, dtype) for dtype in (torch.float32, torch.bfloat16)),
+    *(_case(2048, 896, 16, True, 1.0, False, dtype, judged=True) for dtype in (torch.float32, torch.bfloat16)),
 ]

@@ -40,7 +40,7 @@ class Route {
         const uint32_t rows = tiling.rows_a_tile, scores = rows * tiling.pitch, chosen = rows * tiling.chosen_pitch;
         in_pitch_ = (tiling.experts * sizeof(T) + 31) / 32 * 32 / sizeof(T);
         pipe.InitBuffer(in_, 2, rows * in_pitch_ * sizeof(T));
-        pipe.InitBuffer(bias_in_, 1, tiling.experts * sizeof(float));
+        pipe.InitBuffer(bias_in_, tiling.experts * sizeof(float));
         pipe.InitBuffer(out_, 2, chosen * (sizeof(int64_t) + sizeof(T)));
         pipe.InitBuffer(bias_row_, tiling.pitch * sizeof(float));
         pipe.InitBuffer(index_, tiling.pitch * sizeof(int32_t));
@@ -70,18 +70,19 @@ class Route {
 
    private:
     __aicore__ inline void LoadBias() {
-        LocalTensor<float> bias = bias_in_.AllocTensor<float>(), row = bias_row_.Get<float>();
+        LocalTensor<float> bias = bias_in_.Get<float>(), row = bias_row_.Get<float>();
+        const TEventID loaded = GetTPipePtr()->AllocEventID<HardEvent::MTE2_V>();
         DataCopyPad(bias, bias_, DataCopyExtParams{1, static_cast<uint32_t>(tiling_.experts * sizeof(float)), 0, 0, 0}, DataCopyPadExtParams<float>{});
-        bias_in_.EnQue(bias);
+        SetFlag<HardEvent::MTE2_V>(loaded);
         Duplicate(row, -INFINITY, tiling_.pitch);
         Duplicate(one_.Get<float>(), 1.0f, BLOCK);
         Duplicate(scores_.Get<float>(), 0.0f, tiling_.rows_a_tile * tiling_.pitch);  // lanes behind the last expert
         Duplicate(sums_.Get<float>(), 1.0f, (tiling_.rows_a_tile + BLOCK - 1) / BLOCK * BLOCK);  // Brcb takes eight
         CreateVecIndex(index_.Get<int32_t>(), 0, tiling_.pitch);
-        bias = bias_in_.DeQue<float>();
+        WaitFlag<HardEvent::MTE2_V>(loaded);
+        GetTPipePtr()->ReleaseEventID<HardEvent::MTE2_V>(loaded);
         PipeBarrier<PIPE_V>();
         Adds(row, bias, 0.0f, tiling_.experts);
-        bias_in_.FreeTensor(bias);
     }
 
     __aicore__ inline void CopyIn(int64_t row, uint32_t rows) {
@@ -241,9 +242,9 @@ class Route {
     GlobalTensor<T> logits_, weights_;
     GlobalTensor<float> bias_;
     GlobalTensor<int64_t> ids_;
-    TQue<TPosition::VECIN, 1> in_, bias_in_;
+    TQue<TPosition::VECIN, 1> in_;
     TQue<TPosition::VECOUT, 1> out_;
-    TBuf<TPosition::VECCALC> bias_row_, index_, one_, scores_, keys_, is_number_, pairs_, lists_, chosen_keys_, chosen_ids_, chosen_offsets_, chosen_, sums_,
+    TBuf<TPosition::VECCALC> bias_in_, bias_row_, index_, one_, scores_, keys_, is_number_, pairs_, lists_, chosen_keys_, chosen_ids_, chosen_offsets_, chosen_, sums_,
         sums_by_eight_;
 };
 

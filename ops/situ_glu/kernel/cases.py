@@ -17,7 +17,7 @@ NAMES = {torch.float32: "fp32", torch.bfloat16: "bf16", torch.float16: "fp16"}
 SHAPES = (
     (1, 1, False),
     (3, 17, False),
-    (130, 100, False),
+    (26, 100, False),
     (7, 1000, False),
     (1, 3072, True),
     (64, 3072, True),
@@ -27,10 +27,12 @@ SHAPES = (
 QUANTIZED_SHAPES = (
     (1, 32, False),
     (3, 96, False),
-    (97, 544, False),
+    (26, 256, False),
+    (26, 544, False),
     (1, 3072, True),
     (64, 3072, True),
 )
+MUTATED = {(torch.bfloat16, "mxfp4"), (torch.float32, "mxfp8_e4m3"), (torch.bfloat16, "mxfp8_e5m2")}
 
 
 def _inputs(rows: int, width: int, dtype: torch.dtype) -> Tensor:
@@ -43,8 +45,11 @@ def _situ(rows: int, width: int, dtype: torch.dtype, linear_beta: float | None) 
 
 
 def _quantized(rows: int, width: int, dtype: torch.dtype, format: str) -> Tensor:
-    q = situ_glu_mx_quantize(_inputs(rows, width, dtype), beta=4.0, linear_beta=25.0, format=format)
-    return mx.dequantize(q.data, q.scale, format, torch.float32)  # codes may be a step apart where y is a bit
+    gate_up = _inputs(rows, width, dtype)
+    gate_up.view(-1)[::331] = torch.nan  # the whole block is one then
+    q = situ_glu_mx_quantize(gate_up, beta=4.0, linear_beta=25.0, format=format)
+    y = mx.dequantize(q.data, q.scale, format, torch.float32)  # codes may be a step apart where y is a bit
+    return y.nan_to_num(nan=1000.0)  # larger than any y
 
 
 CASES = [
@@ -54,6 +59,7 @@ CASES = [
         dtype=dtype,
         cost=cost.situ_glu(rows=rows, width=width, dtype=NAMES[dtype], linear_beta=linear_beta is not None),
         judged=judged,
+        mutated=rows == 26 and dtype != torch.float16,
     )
     for rows, width, judged in SHAPES
     for dtype in NAMES
@@ -66,6 +72,7 @@ CASES += [
         dtype=dtype,
         cost=cost.situ_glu_mx_quantize(rows=rows, width=width, dtype=NAMES[dtype], format=format),
         judged=judged,
+        mutated=rows == 26 and (dtype, format) in MUTATED,
     )
     for rows, width, judged in QUANTIZED_SHAPES
     for dtype in NAMES

@@ -36,14 +36,16 @@ class SituGluMxQuantize {
         LocalTensor<uint8_t> out = out_.template AllocTensor<uint8_t>();
         activation_.Run(pair, pair, count);
         PipeBarrier<PIPE_V>();
-        if constexpr (!input_.is_float) {  // to the dtype of y, in place of the ups
-            LocalTensor<T> y = pair[count].template ReinterpretCast<T>();
-            Cast(y, pair, RoundMode::CAST_RINT, count);
+        LocalTensor<float> y = pair;
+        if constexpr (!input_.is_float) {  // rounded to the dtype of y; in float again where the ups were
+            LocalTensor<T> narrow = pair.template ReinterpretCast<T>();
+            Cast(narrow, pair, RoundMode::CAST_RINT, count);
             PipeBarrier<PIPE_V>();
-            Cast(pair, y, RoundMode::CAST_NONE, count);
+            y = pair[count];
+            Cast(y, narrow, RoundMode::CAST_NONE, count);
             PipeBarrier<PIPE_V>();
         }
-        quantizer_.Run(pair, out, out[blocks_a_tile_ * block_bytes], count / MX_BLOCK);
+        quantizer_.Run(y, out, out[blocks_a_tile_ * block_bytes], count / MX_BLOCK);
         input_.Free(pair);
         out_.EnQue(out);
     }

@@ -53,6 +53,8 @@ RUN = (
     (19, BOTH, "wrong_core", "there is no path between these two local memories"),
     (20, BOTH, "uninitialised", "Mmad (fm) reads"),
     (22, NEW, "wrong_core", "dst has to be at A1 or B1"),
+    (23, OLD, "wrong_core", "no path from UB to L1"),
+    (23, NEW, "wrong_core", "which this core does not have"),
     (30, NEW, "argument", "mStep is 1"),
     (31, NEW, "wrong_core", "dst has to be at B2"),
     (32, NEW, "argument", "no kDirectionAlign"),

@@ -20,6 +20,7 @@ from tests.ops.emulator.vector_oracle import (
     STORED,
     Array,
     Call,
+    check_written,
     from_bfloat16,
     kernel,
     named,
@@ -312,6 +313,24 @@ def test_an_operand_in_the_last_8_kb_of_ub(mode: int, kinds: list[str]) -> None:
             "dst reaches byte 188672 of UB; this form works in the 8192 bytes from 188416 on"
             in report.hazards[0].message
         )
+
+
+@pytest.mark.parametrize("soc", SOCS)
+def test_what_is_written_is_what_is_said_to_be(soc: str) -> None:
+    for type in ("half", "float"):
+        _, a, b, _ = operands(type)
+        b[:] = a + 1  # so that a selection shows
+        width = 256 // a.itemsize
+        for form in selections(width):
+            for operation, mode in ((BY_TENSOR, SHARED), (BY_TENSOR, TENSOR), (BY_SCALAR, SCALAR)):
+                call = replace(form, operation=operation, type=TYPES.index(type), mode=mode, scalar=b[:1].tobytes())
+                check_written("vector_compare", soc, call, a, b)
+        for call in (
+            Call(operation=COMPARE, count=3 * width),
+            Call(operation=COMPARE, form=NUMBER, mask=(9, 0), repeats=3),
+        ):
+            check_written("vector_compare", soc, replace(call, type=TYPES.index(type)), a, b)
+        check_written("vector_compare", soc, Call(operation=TO_REGISTER, type=TYPES.index(type), mask=(7, 0)), a, b)
 
 
 # ---- What is refused ----

@@ -11,7 +11,18 @@ from numpy.typing import NDArray
 
 from ascend_k3.ops import emulator
 from ascend_k3.ops.emulator.report import Report
-from tests.ops.emulator.vector_oracle import BITS, COUNT, NUMBER, REGION, STORED, Array, Call, kernel, values
+from tests.ops.emulator.vector_oracle import (
+    BITS,
+    COUNT,
+    NUMBER,
+    REGION,
+    STORED,
+    Array,
+    Call,
+    check_written,
+    kernel,
+    values,
+)
 
 SOCS = ("a3", "950pr")
 TYPES = (
@@ -225,6 +236,20 @@ def test_the_page_s_example_of_gatherb() -> None:
     s = np.arange(REGION // 2, dtype=np.uint16)
     found, _ = launch("a3", Call(operation=GATHER_BLOCKS, type=4, repeats=1), bytes_of(13), s, where)
     np.testing.assert_array_equal(found.view(np.uint16)[:128], np.arange(128).reshape(8, 16)[::-1].ravel())
+
+
+@pytest.mark.parametrize("soc", SOCS)
+def test_what_is_written_is_what_is_said_to_be(soc: str) -> None:
+    s = values("float", 16)
+    where = np.resize(offsets(256, 4, 17), REGION // 4)
+    for form in addressed(4):
+        check_written("vector_gather", soc, replace(form, operation=GATHER, type=1, block=(0, 1, 1)), s, where)
+    call = Call(operation=GATHER_BLOCKS, type=6, repeats=3, block=(1, 2, 1), repeat=(17, 8, 8))
+    check_written("vector_gather", soc, call, s, where // 32 * 32)
+    check_written("vector_gather", soc, Call(operation=COUNTER_BEFORE, type=1, count=13), s, where)
+    if soc == "950pr":
+        places = np.resize(offsets(140, 4, 18, unique=True), REGION // 4)
+        check_written("vector_gather", soc, Call(operation=SCATTER, type=1, count=133, block=(0, 1, 1)), s, places)
 
 
 # ---- What is refused ----

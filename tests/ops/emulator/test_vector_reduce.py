@@ -23,6 +23,7 @@ from tests.ops.emulator.vector_oracle import (
     STORED,
     Array,
     Call,
+    check_written,
     kernel,
     named,
     values,
@@ -493,6 +494,23 @@ def test_a_missing_barrier_before_a_reduction_is_a_race() -> None:
     _, report = launch("a3", Call(operation=RACE, type=1), untouched(), values("float", 18))
     [(kind, message)] = named(report.hazards)
     assert kind == "race" and "WholeReduceSum" in message and "PipeBarrier<PIPE_V> between them is missing" in message
+
+
+@pytest.mark.parametrize("soc", SOCS)
+@pytest.mark.parametrize("type", ["half", "float"])
+def test_what_is_written_is_what_is_said_to_be(soc: str, type: str) -> None:
+    s = values(type, 30)
+    width = 256 // s.itemsize
+    for form in parts(width):
+        if form.repeat[0] == 0:
+            continue
+        for operation in (SUM, NEW_MAX, BLOCK_SUM, NEW_BLOCK_MIN, PAIR_SUM):
+            for order in (VALUE_INDEX, ONLY_VALUE, ONLY_INDEX) if operation == NEW_MAX else (0,):
+                call = replace(form, operation=operation, type=TYPES.index(type), mode=order)
+                check_written("vector_reduce", soc, call, s)
+    for operation, index in ((TENSOR_SUM, 0), (TENSOR_MAX, 0), (TENSOR_MIN, 1)):
+        call = Call(operation=operation, type=TYPES.index(type), mode=index, count=700, scalar=working(512))
+        check_written("vector_reduce", soc, call, s)
 
 
 # ---- What is refused ----

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from ascend_k3.ops import emulator
 from ascend_k3.ops.emulator.report import Report
-from tests.ops.emulator.vector_oracle import REGION, STORED, Array, Call, kernel, named
+from tests.ops.emulator.vector_oracle import REGION, STORED, Array, Call, check_written, kernel, named
 
 SOCS = ("a3", "950pr")
 TYPES = ("half", "float")
@@ -97,6 +97,13 @@ def queues(type: str, lengths: Lengths, seed: int, repeats: int = 1) -> tuple[Ar
     return np.concatenate(out), np.arange(len(x), dtype=np.uint32)
 
 
+def taken_first(x: Array, lengths: Lengths) -> NDArray[np.int64]:
+    """How many are taken of each queue until one of them is used up."""
+    queue = np.repeat(np.arange(4), lengths)[falling(x)]
+    taken = np.cumsum(queue[:, None] == np.arange(4), axis=0)
+    return taken[np.flatnonzero((taken == lengths).any(1))[0]]
+
+
 def with_pairs(x: Array, index: NDArray[np.uint32]) -> NDArray[np.uint8]:
     region = untouched()
     region[: 8 * len(x)] = pairs_of(x, index)
@@ -157,16 +164,8 @@ def test_mrgsort_that_stops_when_a_queue_is_used_up(soc: str, operation: int, se
     # Pages MrgSort and GetMrgSortResult: ifExhaustedSuspension; how many pairs were taken of each queue.
     lengths = (30, 12, 25, 40)
     x, index = queues("float", lengths, 4)
-    starts = np.concatenate([[0], np.cumsum(lengths)])
-    order = falling(x)
-    taken = np.zeros(4, int)
-    steps = 0
-    for place in order:
-        steps += 1
-        queue = int(np.searchsorted(starts, place, side="right")) - 1
-        taken[queue] += 1
-        if taken[queue] == lengths[queue]:
-            break
+    order, taken = falling(x), taken_first(x, lengths)
+    steps = int(taken.sum())
     call = Call(operation=operation, type=1, mode=15, form=SUSPEND, place=2)
     found, report = run(soc, call, lengths, with_pairs(x, index), untouched(), untouched(), seed=seed)
     assert report.hazards == (), report.hazards
@@ -175,6 +174,20 @@ def test_mrgsort_that_stops_when_a_queue_is_used_up(soc: str, operation: int, se
     expected[: 8 * steps] = pairs_of(x[order[:steps]], index[order[:steps]])
     expected.view(np.uint16)[-4:] = taken
     np.testing.assert_array_equal(found, expected)
+
+
+@pytest.mark.parametrize("form", [0, SUSPEND])
+def test_what_mrgsort_writes_is_what_it_is_said_to(form: int) -> None:
+    # Into memory that nothing has written: what is behind the pairs that were merged is reported when it is read.
+    lengths = (30, 12, 25, 40)
+    x, index = queues("float", lengths, 4)
+    count = int(taken_first(x, lengths).sum()) if form == SUSPEND else len(x)
+    packed = Call(operation=MERGE, type=1, mode=15, form=form, block=(1, 1, 1), repeat=lengths[:3]).packed()
+    packed = packed[:68] + (1).to_bytes(4, "little") + packed[72:-4] + lengths[3].to_bytes(4, "little")
+    out = np.zeros(REGION, np.uint8)
+    report = kernel("vector_sort", "a3").launch(1, with_pairs(x, index), untouched(), untouched(), out, packed)
+    [(kind, message)] = named(report.hazards)
+    assert kind == "uninitialised" and f"reads bytes [{4 * REGION + 8 * count}, {5 * REGION}) of UB" in message
 
 
 def test_getmrgsortresult_needs_a_merge_that_stops() -> None:
@@ -219,6 +232,13 @@ def test_four_runs_of_sort32_merged(type: str) -> None:
     assert report.hazards == (), report.hazards
     order = falling(x[:128])
     np.testing.assert_array_equal(found[:1024], pairs_of(x[order], index[order]))
+
+
+@pytest.mark.parametrize("soc", SOCS)
+@pytest.mark.parametrize("type", TYPES)
+def test_what_sort32_writes_is_what_it_is_said_to(soc: str, type: str) -> None:
+    _, _, region = inputs(type, 11)
+    check_written("vector_sort", soc, Call(operation=SORT32, type=TYPES.index(type), repeats=3), region)
 
 
 def test_the_working_memory_of_sort_is_undefined_afterwards() -> None:

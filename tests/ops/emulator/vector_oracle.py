@@ -78,7 +78,9 @@ class Call:
 
     def packed(self) -> bytes:
         head = struct.pack(
-            "<8i2Q", *(self.operation, self.type, self.form, self.place, self.count, self.repeats, self.mode, self.offset), *self.mask
+            "<8i2Q",
+            *(self.operation, self.type, self.form, self.place, self.count, self.repeats, self.mode, self.offset),
+            *self.mask,
         )
         return head + self.scalar.ljust(8, b"\0") + struct.pack("<8i", *self.block, 0, *self.repeat, 0)
 
@@ -96,14 +98,20 @@ class Call:
     def places(self, operand: int, itemsize: int, width: int) -> list[Array]:
         """Indices of an operand's elements, of each repeat."""
         a_block = 32 // itemsize
-        block, repeat = (1, width * itemsize // 32) if self.form == COUNT else (self.block[operand], self.repeat[operand])
+        block, repeat = (
+            (1, width * itemsize // 32) if self.form == COUNT else (self.block[operand], self.repeat[operand])
+        )
         return [
-            np.array([(r * repeat + lane // a_block * block) * a_block + lane % a_block for lane in lanes], dtype=np.int64)
+            np.array(
+                [(r * repeat + lane // a_block * block) * a_block + lane % a_block for lane in lanes], dtype=np.int64
+            )
             for r, lanes in enumerate(self.lanes(width))
         ]
 
 
-def expected(call: Call, d: Array, sources: Sequence[Array], f: Callable[..., Array], itemsize: int | None = None) -> Array:
+def expected(
+    call: Call, d: Array, sources: Sequence[Array], f: Callable[..., Array], itemsize: int | None = None
+) -> Array:
     """dst's region when dst = f(sources..., dst) is done repeat after repeat."""
     widest = itemsize or max(array.itemsize for array in (d, *sources))
     width = 256 // widest
@@ -153,8 +161,32 @@ def forms(width: int) -> list[Call]:
     ]
 
 
+def stretches(flags: Array) -> int:
+    """Runs of True."""
+    return int(np.count_nonzero(np.diff(np.concatenate([[False], flags]).astype(np.int8)) == 1))
+
+
+def check_written(name: str, soc: str, call: Call, *sources: Array) -> None:
+    """What the call says that it writes is what it changes, to the byte.
+
+    It runs over two different contents of dst, of which it leaves what it does not write, and over memory that nothing
+    has written, of which the rest is reported when it is read.
+    """
+    given = [np.ascontiguousarray(source).view(np.uint8) for source in sources]
+    given += [np.zeros(REGION, np.uint8)] * (2 - len(given))
+    outs = [np.zeros(REGION, np.uint8) for _ in range(3)]
+    packed = call.packed()
+    fresh = packed[:68] + (1).to_bytes(4, "little") + packed[72:]
+    for out, filling, how in zip(outs, (0, 255, 0), (packed, packed, fresh), strict=True):
+        report = kernel(name, soc).launch(1, np.full(REGION, filling, np.uint8), *given, out, how)
+    left = stretches(outs[0] != outs[1])
+    found = [hazard for hazard in report.hazards if "DataCopy (src)" in hazard.message]
+    assert left > 0 and len(report.hazards) == 1, report.hazards
+    assert found[0].kind == "uninitialised" and found[0].count == left, (call, found, left)
+
+
 def named(hazards: Sequence[Any]) -> list[tuple[str, str]]:
     return [(hazard.kind, hazard.message) for hazard in hazards]
 
 
-__all__ = ["Call", "check", "expected", "forms", "kernel", "named", "replace", "run", "values"]
+__all__ = ["Call", "check", "check_written", "expected", "forms", "kernel", "named", "replace", "run", "values"]

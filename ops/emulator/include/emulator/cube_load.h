@@ -11,8 +11,10 @@ namespace AscendC {
 
 struct LoadData2DParams {
     LoadData2DParams() = default;
-    LoadData2DParams(uint16_t startIndex, uint8_t repeatTimes, uint16_t srcStride, uint8_t sid, uint16_t dstGap, bool ifTranspose, uint8_t addrMode)
-        : startIndex(startIndex), dstGap(dstGap), srcStride(srcStride), ifTranspose(ifTranspose), repeatTimes(repeatTimes), sid(sid), addrMode(addrMode) {}
+    LoadData2DParams(uint16_t startIndex, uint8_t repeatTimes, uint16_t srcStride, uint8_t sid, uint16_t dstGap,
+                     bool ifTranspose, uint8_t addrMode)
+        : startIndex(startIndex), dstGap(dstGap), srcStride(srcStride), ifTranspose(ifTranspose),
+          repeatTimes(repeatTimes), sid(sid), addrMode(addrMode) {}
     uint16_t startIndex = 0, dstGap = 0, srcStride = 0;
     bool ifTranspose = false;
     uint8_t repeatTimes = 0, sid = 0, addrMode = 0;
@@ -21,10 +23,10 @@ using LoadData2dParams = LoadData2DParams;
 
 struct LoadData2DParamsV2 {
     LoadData2DParamsV2() = default;
-    LoadData2DParamsV2(uint32_t mStartPosition, uint32_t kStartPosition, uint16_t mStep, uint16_t kStep, int32_t srcStride, uint16_t dstStride,
-                       bool ifTranspose, uint8_t sid)
-        : mStartPosition(mStartPosition), kStartPosition(kStartPosition), mStep(mStep), kStep(kStep), srcStride(srcStride), dstStride(dstStride),
-          ifTranspose(ifTranspose), sid(sid) {}
+    LoadData2DParamsV2(uint32_t mStartPosition, uint32_t kStartPosition, uint16_t mStep, uint16_t kStep,
+                       int32_t srcStride, uint16_t dstStride, bool ifTranspose, uint8_t sid)
+        : mStartPosition(mStartPosition), kStartPosition(kStartPosition), mStep(mStep), kStep(kStep),
+          srcStride(srcStride), dstStride(dstStride), ifTranspose(ifTranspose), sid(sid) {}
     uint32_t mStartPosition = 0, kStartPosition = 0;
     uint16_t mStep = 0, kStep = 0;
     int32_t srcStride = 0;
@@ -35,8 +37,10 @@ struct LoadData2DParamsV2 {
 
 struct LoadData2DMxParams {
     LoadData2DMxParams() = default;
-    LoadData2DMxParams(uint16_t xStartPosition, uint16_t yStartPosition, uint8_t xStep, uint8_t yStep, uint16_t srcStride, uint16_t dstStride)
-        : xStartPosition(xStartPosition), yStartPosition(yStartPosition), xStep(xStep), yStep(yStep), srcStride(srcStride), dstStride(dstStride) {}
+    LoadData2DMxParams(uint16_t xStartPosition, uint16_t yStartPosition, uint8_t xStep, uint8_t yStep,
+                       uint16_t srcStride, uint16_t dstStride)
+        : xStartPosition(xStartPosition), yStartPosition(yStartPosition), xStep(xStep), yStep(yStep),
+          srcStride(srcStride), dstStride(dstStride) {}
     uint16_t xStartPosition = 0, yStartPosition = 0;
     uint8_t xStep = 0, yStep = 0;
     uint16_t srcStride = 0, dstStride = 0;
@@ -44,8 +48,10 @@ struct LoadData2DMxParams {
 
 struct LoadData2dTransposeParams {
     LoadData2dTransposeParams() = default;
-    LoadData2dTransposeParams(uint16_t startIndex, uint8_t repeatTimes, uint16_t srcStride, uint16_t dstGap, uint16_t dstFracGap, uint8_t addrMode = 0)
-        : startIndex(startIndex), repeatTimes(repeatTimes), srcStride(srcStride), dstGap(dstGap), dstFracGap(dstFracGap), addrMode(addrMode) {}
+    LoadData2dTransposeParams(uint16_t startIndex, uint8_t repeatTimes, uint16_t srcStride, uint16_t dstGap,
+                              uint16_t dstFracGap, uint8_t addrMode = 0)
+        : startIndex(startIndex), repeatTimes(repeatTimes), srcStride(srcStride), dstGap(dstGap),
+          dstFracGap(dstFracGap), addrMode(addrMode) {}
     uint16_t startIndex = 0;
     uint8_t repeatTimes = 0;
     uint16_t srcStride = 0, dstGap = 0, dstFracGap = 0;
@@ -54,9 +60,10 @@ struct LoadData2dTransposeParams {
 
 struct LoadData2dTransposeParamsV2 {
     LoadData2dTransposeParamsV2() = default;
-    LoadData2dTransposeParamsV2(uint16_t startIndex, uint8_t repeatTimes, uint16_t srcStride, uint16_t dstGap, uint16_t dstFracGap, uint16_t srcFracGap,
-                                uint8_t addrMode = 0)
-        : startIndex(startIndex), repeatTimes(repeatTimes), srcStride(srcStride), dstGap(dstGap), dstFracGap(dstFracGap), srcFracGap(srcFracGap), addrMode(addrMode) {}
+    LoadData2dTransposeParamsV2(uint16_t startIndex, uint8_t repeatTimes, uint16_t srcStride, uint16_t dstGap,
+                                uint16_t dstFracGap, uint16_t srcFracGap, uint8_t addrMode = 0)
+        : startIndex(startIndex), repeatTimes(repeatTimes), srcStride(srcStride), dstGap(dstGap),
+          dstFracGap(dstFracGap), srcFracGap(srcFracGap), addrMode(addrMode) {}
     uint16_t startIndex = 0;
     uint8_t repeatTimes = 0;
     uint16_t srcStride = 0, dstGap = 0, dstFracGap = 0, srcFracGap = 0;
@@ -67,7 +74,9 @@ namespace cube {
 
 /// Bits of an element; packed types have two in a byte.
 template <class T>
-constexpr int bits_of() { return emulator::numbers::is_packed<T>() ? 4 : 8 * static_cast<int>(sizeof(T)); }
+constexpr int bits_of() {
+    return emulator::numbers::is_packed<T>() ? 4 : 8 * static_cast<int>(sizeof(T));
+}
 /// Columns of a fractal.
 constexpr int64_t columns_of(int bits) { return C0_BYTES * 8 / bits; }
 /// Fractals that a transposition turns together into as many: a square of max(16, c0) rows and columns.
@@ -107,7 +116,9 @@ void forget_square(const emulator::Access& destination, const emulator::Access& 
     constexpr int64_t side = std::max(FRACTAL_ROWS, columns_of(bits)), size = bits / 8 ? bits / 8 : 1;
     bool any = false;
     for (int64_t i = 0; i < fractals_of_square(bits); ++i)
-        any |= !emulator::unwritten(source.space, source.begin + square.source[i], source.begin + square.source[i] + FRACTAL_BYTES).empty();
+        any |= !emulator::unwritten(source.space, source.begin + square.source[i],
+                                    source.begin + square.source[i] + FRACTAL_BYTES)
+                    .empty();
     if (!any) return;
     emulator::Access one = destination;
     one.runs = one.groups = 1, one.bytes = size;
@@ -121,24 +132,29 @@ void forget_square(const emulator::Access& destination, const emulator::Access& 
 }
 
 /// Undefined parts of `bytes` bytes that were copied as they are.
-inline void forget_copied(const emulator::Access& destination, int64_t to, const emulator::Access& source, int64_t from, int64_t bytes) {
-    for (const auto& [begin, end] : emulator::unwritten(source.space, source.begin + from, source.begin + from + bytes)) {
+inline void forget_copied(const emulator::Access& destination, int64_t to, const emulator::Access& source, int64_t from,
+                          int64_t bytes) {
+    for (const auto& [begin, end] :
+         emulator::unwritten(source.space, source.begin + from, source.begin + from + bytes)) {
         emulator::Access one = destination;
-        one.runs = one.groups = 1, one.bytes = end - begin, one.begin = destination.begin + to + begin - source.begin - from;
+        one.runs = one.groups = 1, one.bytes = end - begin,
+        one.begin = destination.begin + to + begin - source.begin - from;
         emulator::forget(one);
     }
 }
 
 /// L0A or L0B as the destination, L1 as the source.
 inline bool legal_load(emulator::Space dst, emulator::Space src, const char* call, Site at) {
-    return emulator::require(dst == emulator::Space::L0A || dst == emulator::Space::L0B, "wrong_core", at, call, "dst has to be at A2 or B2.") &&
+    return emulator::require(dst == emulator::Space::L0A || dst == emulator::Space::L0B, "wrong_core", at, call,
+                             "dst has to be at A2 or B2.") &&
            is_in(src, emulator::Space::L1, "src", "A1 or B1", call, at);
 }
 
 inline emulator::Instruction load_instruction(const char* call, Site at, emulator::Space dst, int64_t bytes) {
     emulator::Instruction instruction;
     instruction.pipe = emulator::Pipe::MTE1, instruction.name = call, instruction.at = at;
-    instruction.cost = emulator::Cost::move(dst == emulator::Space::L0A ? "L1->L0A" : "L1->L0B", static_cast<uint64_t>(bytes));
+    instruction.cost =
+        emulator::Cost::move(dst == emulator::Space::L0A ? "L1->L0A" : "L1->L0B", static_cast<uint64_t>(bytes));
     return instruction;
 }
 
@@ -151,8 +167,8 @@ void transpose_squares(const Place& dst, const Place& src, const std::vector<Squ
 }
 
 /// Issue a load of whole fractals: pieces of `fractals` consecutive ones, or squares that are transposed.
-inline void load(emulator::Instruction instruction, const Place dst, const Place src, emulator::Access from, emulator::Access to, int bits,
-                 std::vector<Square> squares, int64_t fractals, bool transpose) {
+inline void load(emulator::Instruction instruction, const Place dst, const Place src, emulator::Access from,
+                 emulator::Access to, int bits, std::vector<Square> squares, int64_t fractals, bool transpose) {
     from.carries = true;
     instruction.accesses = {from, to};
     emulator::issue(std::move(instruction), [=] {
@@ -164,7 +180,8 @@ inline void load(emulator::Instruction instruction, const Place dst, const Place
             return;
         }
         for (const Square& square : squares) {
-            std::memcpy(dst.host + square.destination[0], src.host + square.source[0], static_cast<size_t>(fractals * FRACTAL_BYTES));
+            std::memcpy(dst.host + square.destination[0], src.host + square.source[0],
+                        static_cast<size_t>(fractals * FRACTAL_BYTES));
             forget_copied(dst.access, square.destination[0], src.access, square.source[0], fractals * FRACTAL_BYTES);
         }
     });
@@ -179,15 +196,19 @@ inline void load_2d(const Place dst, const Place src, int bits, const LoadData2D
     const char* const call = "LoadData";
     if (p.repeatTimes == 0) return;  // documented: no operation
     if (!legal_load(dst.space(), src.space(), call, at) ||
-        !emulator::require(!p.ifTranspose || bits == 16, "argument", at, call, "ifTranspose turns 16-bit types only; take LoadDataWithTranspose.") ||
-        !emulator::require(p.addrMode == 0, "argument", at, call, "addrMode is 1; from L1 only 0 is configurable.")) return;
+        !emulator::require(!p.ifTranspose || bits == 16, "argument", at, call,
+                           "ifTranspose turns 16-bit types only; take LoadDataWithTranspose.") ||
+        !emulator::require(p.addrMode == 0, "argument", at, call, "addrMode is 1; from L1 only 0 is configurable."))
+        return;
     const int64_t pitch = (1 + (is_3510 ? 0 : p.dstGap)) * FRACTAL_BYTES, begin = p.startIndex * FRACTAL_BYTES;
     std::vector<Square> squares(p.repeatTimes);
-    for (int64_t i = 0; i < p.repeatTimes; ++i) squares[static_cast<size_t>(i)] = {{begin + i * p.srcStride * FRACTAL_BYTES}, {i * pitch}};
+    for (int64_t i = 0; i < p.repeatTimes; ++i)
+        squares[static_cast<size_t>(i)] = {{begin + i * p.srcStride * FRACTAL_BYTES}, {i * pitch}};
     using Kind = emulator::Access::Kind;
     load(load_instruction(call, at, dst.space(), p.repeatTimes * FRACTAL_BYTES), dst, src,
          repeated(src.bytes(Kind::Read, "src", begin, FRACTAL_BYTES), p.repeatTimes, p.srcStride * FRACTAL_BYTES),
-         repeated(dst.bytes(Kind::Write, "dst", 0, FRACTAL_BYTES, FRACTAL_BYTES), p.repeatTimes, pitch), bits, std::move(squares), 1, p.ifTranspose);
+         repeated(dst.bytes(Kind::Write, "dst", 0, FRACTAL_BYTES, FRACTAL_BYTES), p.repeatTimes, pitch), bits,
+         std::move(squares), 1, p.ifTranspose);
 }
 
 inline void load_2d_global(const Place dst, const Place src, const LoadData2DParams& p, Site at) {
@@ -196,17 +217,27 @@ inline void load_2d_global(const Place dst, const Place src, const LoadData2DPar
     const char* const call = "LoadData";
     if (p.repeatTimes == 0) return;
     const Space space = dst.space();
-    if (!emulator::require(space == Space::L1 || (!is_3510 && (space == Space::L0A || space == Space::L0B)), "wrong_core", at, call,
-                           is_3510 ? "from global memory dst has to be at A1 or B1." : "from global memory dst has to be at A1, B1, A2 or B2.") ||
-        !emulator::require(!p.ifTranspose, "argument", at, call, "ifTranspose exists from L1 only.")) return;
-    const int64_t pitch = (1 + p.dstGap) * FRACTAL_BYTES, step = (p.addrMode ? -1 : 1) * p.srcStride * FRACTAL_BYTES, begin = p.startIndex * FRACTAL_BYTES;
+    if (!emulator::require(space == Space::L1 || (!is_3510 && (space == Space::L0A || space == Space::L0B)),
+                           "wrong_core", at, call,
+                           is_3510 ? "from global memory dst has to be at A1 or B1."
+                                   : "from global memory dst has to be at A1, B1, A2 or B2.") ||
+        !emulator::require(!p.ifTranspose, "argument", at, call, "ifTranspose exists from L1 only."))
+        return;
+    const int64_t pitch = (1 + p.dstGap) * FRACTAL_BYTES, step = (p.addrMode ? -1 : 1) * p.srcStride * FRACTAL_BYTES,
+                  begin = p.startIndex * FRACTAL_BYTES;
     emulator::Instruction instruction;
     instruction.pipe = emulator::Pipe::MTE2, instruction.name = call, instruction.at = at;
-    instruction.cost = emulator::Cost::move(space == Space::L1 ? "GM->L1" : space == Space::L0A ? "GM->L0A" : "GM->L0B", static_cast<uint64_t>(p.repeatTimes * FRACTAL_BYTES));
-    instruction.accesses = {repeated(src.bytes(Kind::Read, "src", begin, FRACTAL_BYTES, 1), p.repeatTimes, step),
-                            repeated(dst.bytes(Kind::Write, "dst", 0, FRACTAL_BYTES, space == Space::L1 ? 32 : FRACTAL_BYTES), p.repeatTimes, pitch)};
+    instruction.cost = emulator::Cost::move(space == Space::L1    ? "GM->L1"
+                                            : space == Space::L0A ? "GM->L0A"
+                                                                  : "GM->L0B",
+                                            static_cast<uint64_t>(p.repeatTimes * FRACTAL_BYTES));
+    instruction.accesses = {
+        repeated(src.bytes(Kind::Read, "src", begin, FRACTAL_BYTES, 1), p.repeatTimes, step),
+        repeated(dst.bytes(Kind::Write, "dst", 0, FRACTAL_BYTES, space == Space::L1 ? 32 : FRACTAL_BYTES),
+                 p.repeatTimes, pitch)};
     emulator::issue(std::move(instruction), [=] {
-        for (int64_t i = 0; i < p.repeatTimes; ++i) std::memcpy(dst.host + i * pitch, src.host + begin + i * step, FRACTAL_BYTES);
+        for (int64_t i = 0; i < p.repeatTimes; ++i)
+            std::memcpy(dst.host + i * pitch, src.host + begin + i * step, FRACTAL_BYTES);
     });
 }
 
@@ -217,10 +248,15 @@ inline void load_2d_v2(const Place dst, const Place src, int bits, const LoadDat
     const int64_t together = fractals_of_square(bits);
     const bool beside = bits == 32;
     if (!legal_load(dst.space(), src.space(), call, at) ||
-        (p.ifTranspose && !emulator::require((beside ? p.kStep : p.mStep) % together == 0, "argument", at, call,
-                                             std::string(beside ? "kStep" : "mStep") + " is " + std::to_string(beside ? p.kStep : p.mStep) + "; to transpose this type it has to be a multiple of " + std::to_string(together) + "."))) return;
+        (p.ifTranspose &&
+         !emulator::require(
+             (beside ? p.kStep : p.mStep) % together == 0, "argument", at, call,
+             std::string(beside ? "kStep" : "mStep") + " is " + std::to_string(beside ? p.kStep : p.mStep) +
+                 "; to transpose this type it has to be a multiple of " + std::to_string(together) + ".")))
+        return;
     const int64_t source_pitch = p.srcStride * FRACTAL_BYTES, pitch = p.dstStride * FRACTAL_BYTES;
-    const int64_t begin = (static_cast<int64_t>(p.kStartPosition) * std::abs(p.srcStride) + p.mStartPosition) * FRACTAL_BYTES;
+    const int64_t begin =
+        (static_cast<int64_t>(p.kStartPosition) * std::abs(p.srcStride) + p.mStartPosition) * FRACTAL_BYTES;
     std::vector<Square> squares;
     int64_t rows = p.mStep, columns = p.kStep;  // of fractals in the destination
     if (!p.ifTranspose) {
@@ -232,8 +268,10 @@ inline void load_2d_v2(const Place dst, const Place src, int bits, const LoadDat
             for (int64_t k = 0; k < p.kStep; k += beside ? together : 1) {
                 Square square{};
                 for (int64_t i = 0; i < together; ++i) {
-                    square.source[i] = begin + (beside ? (k + i) * source_pitch + m * FRACTAL_BYTES : k * source_pitch + (m + i) * FRACTAL_BYTES);
-                    square.destination[i] = beside ? (m * together + i) * pitch + k / together * FRACTAL_BYTES : m / together * pitch + (k * together + i) * FRACTAL_BYTES;
+                    square.source[i] = begin + (beside ? (k + i) * source_pitch + m * FRACTAL_BYTES
+                                                       : k * source_pitch + (m + i) * FRACTAL_BYTES);
+                    square.destination[i] = beside ? (m * together + i) * pitch + k / together * FRACTAL_BYTES
+                                                   : m / together * pitch + (k * together + i) * FRACTAL_BYTES;
                 }
                 squares.push_back(square);
             }
@@ -241,7 +279,8 @@ inline void load_2d_v2(const Place dst, const Place src, int bits, const LoadDat
     using Kind = emulator::Access::Kind;
     load(load_instruction(call, at, dst.space(), p.mStep * p.kStep * FRACTAL_BYTES), dst, src,
          repeated(src.bytes(Kind::Read, "src", begin, p.mStep * FRACTAL_BYTES), p.kStep, source_pitch),
-         repeated(dst.bytes(Kind::Write, "dst", 0, rows * FRACTAL_BYTES, FRACTAL_BYTES), columns, pitch), bits, std::move(squares), p.mStep, p.ifTranspose);
+         repeated(dst.bytes(Kind::Write, "dst", 0, rows * FRACTAL_BYTES, FRACTAL_BYTES), columns, pitch), bits,
+         std::move(squares), p.mStep, p.ifTranspose);
 }
 
 /// The scales behind an MX matrix: to 1/16 of its address in L0A or L0B.
@@ -250,14 +289,17 @@ inline void load_scales(const Place dst, const Place scales, const LoadData2DMxP
     using emulator::Space;
     const char* const call = "LoadData";
     if (mx.xStep == 0 || mx.yStep == 0) return;  // documented: no operation
-    if (!legal_load(dst.space(), Space::L1, call, at) || !is_in(scales.space(), Space::L1, "srcMx", "A1 or B1", call, at)) return;
+    if (!legal_load(dst.space(), Space::L1, call, at) ||
+        !is_in(scales.space(), Space::L1, "srcMx", "A1 or B1", call, at))
+        return;
     constexpr int64_t fractal = 32;
     const int64_t bytes = mx.yStep * fractal, source_pitch = mx.srcStride * fractal, pitch = mx.dstStride * fractal;
     const int64_t begin = (mx.xStartPosition * static_cast<int64_t>(mx.srcStride) + mx.yStartPosition) * fractal;
     emulator::Instruction instruction = load_instruction(call, at, dst.space(), mx.xStep * bytes);
     Access from = repeated(scales.bytes(Access::Kind::Read, "srcMx", begin, bytes), mx.xStep, source_pitch), to;
     from.carries = true;
-    to.space = dst.space() == Space::L0A ? Space::L0A_MX : Space::L0B_MX, to.kind = Access::Kind::Write, to.operand = "dst (scales)";
+    to.space = dst.space() == Space::L0A ? Space::L0A_MX : Space::L0B_MX, to.kind = Access::Kind::Write,
+    to.operand = "dst (scales)";
     to.begin = dst.address() / 16, to.bytes = bytes, to.runs = mx.xStep, to.pitch = pitch, to.align = fractal;
     instruction.accesses = {from, to};
     uint8_t* const out = emulator::core().local(to.space, to.begin);
@@ -277,27 +319,33 @@ struct Transposition {
 inline void load_transposed(const Place dst, const Place src, int bits, const Transposition p, Site at) {
     const char* const call = "LoadDataWithTranspose";
     if (p.repeats == 0) return;  // documented: no operation
-    if (!legal_load(dst.space(), src.space(), call, at) || (is_3510 && !is_in(dst.space(), emulator::Space::L0B, "dst", "B2 on dav-3510", call, at))) return;
+    if (!legal_load(dst.space(), src.space(), call, at) ||
+        (is_3510 && !is_in(dst.space(), emulator::Space::L0B, "dst", "B2 on dav-3510", call, at)))
+        return;
     const int64_t together = fractals_of_square(bits);
     std::vector<Square> squares(static_cast<size_t>(p.repeats));
     for (int64_t repeat = 0; repeat < p.repeats; ++repeat)
         for (int64_t i = 0; i < together; ++i) {
-            squares[static_cast<size_t>(repeat)].source[i] = (p.start + repeat * p.source_step + i * p.source_fractal_step) * FRACTAL_BYTES;
-            squares[static_cast<size_t>(repeat)].destination[i] = (repeat * p.destination_step + i * p.destination_fractal_step) * FRACTAL_BYTES;
+            squares[static_cast<size_t>(repeat)].source[i] =
+                (p.start + repeat * p.source_step + i * p.source_fractal_step) * FRACTAL_BYTES;
+            squares[static_cast<size_t>(repeat)].destination[i] =
+                (repeat * p.destination_step + i * p.destination_fractal_step) * FRACTAL_BYTES;
         }
     using Kind = emulator::Access::Kind;
     load(load_instruction(call, at, dst.space(), p.repeats * together * FRACTAL_BYTES), dst, src,
-         repeated(src.bytes(Kind::Read, "src", p.start * FRACTAL_BYTES, FRACTAL_BYTES), together, p.source_fractal_step * FRACTAL_BYTES, p.repeats, p.source_step * FRACTAL_BYTES),
-         repeated(dst.bytes(Kind::Write, "dst", 0, FRACTAL_BYTES, FRACTAL_BYTES), together, p.destination_fractal_step * FRACTAL_BYTES, p.repeats, p.destination_step * FRACTAL_BYTES),
+         repeated(src.bytes(Kind::Read, "src", p.start * FRACTAL_BYTES, FRACTAL_BYTES), together,
+                  p.source_fractal_step * FRACTAL_BYTES, p.repeats, p.source_step * FRACTAL_BYTES),
+         repeated(dst.bytes(Kind::Write, "dst", 0, FRACTAL_BYTES, FRACTAL_BYTES), together,
+                  p.destination_fractal_step * FRACTAL_BYTES, p.repeats, p.destination_step * FRACTAL_BYTES),
          bits, std::move(squares), 1, true);
 }
 
 }  // namespace cube
 
-// ---- LoadData 2D ---------------------------------------------------------------------------------------------------------
+// ---- LoadData 2D ---------------------------------------------------------------------------------------------------
 
-/// repeatTimes fractals: number i from fractal startIndex + i * srcStride of L1 to i * (1 + dstGap) of L0 (dav-3510: to i),
-/// each transposed with ifTranspose (16-bit types only). Source: LoadData (2D).
+/// repeatTimes fractals: number i from fractal startIndex + i * srcStride of L1 to i * (1 + dstGap) of L0 (dav-3510: to
+/// i), each transposed with ifTranspose (16-bit types only). Source: LoadData (2D).
 template <class T>
 void LoadData(const LocalTensor<T>& dst, const LocalTensor<T>& src, const LoadData2DParams& p, Site at = Site::here()) {
     static_assert(cube::load_2d_type<T>(), "LoadData with LoadData2DParams: this element type does not exist for it");
@@ -308,20 +356,24 @@ void LoadData(const LocalTensor<T>& dst, const LocalTensor<T>& src, const LoadDa
 /// The same from global memory, pipe MTE2, not transposed: to L1, on dav-2201 to L0A and L0B as well. addrMode 1 goes
 /// through the source backwards. Sources: LoadData (2D), LoadData (GM to L1, 2D).
 template <class T>
-void LoadData(const LocalTensor<T>& dst, const GlobalTensor<T>& src, const LoadData2DParams& p, Site at = Site::here()) {
+void LoadData(const LocalTensor<T>& dst, const GlobalTensor<T>& src, const LoadData2DParams& p,
+              Site at = Site::here()) {
     static_assert(cube::load_2d_type<T>(), "LoadData with LoadData2DParams: this element type does not exist for it");
     EMULATOR_USES("asc_uses_cube");
     cube::load_2d_global(cube::place(dst), cube::place(src), p, at);
 }
 
 /// mStep x kStep fractals of an NZ matrix in L1, srcStride fractals from one column of them to the next, from row of
-/// fractals mStartPosition and column kStartPosition on; to columns that are dstStride apart in L0. With ifTranspose L0 gets
-/// the Nz of the transposed matrix: squares of 16 rows and columns (32 for 8 bits, 64 for 4 bits) are turned, so mStep has
-/// to be a multiple of 2 for 8 bits and of 4 for 4 bits, kStep of 2 for 32 bits. dav-3510. Source: LoadData (2D, V2).
+/// fractals mStartPosition and column kStartPosition on; to columns that are dstStride apart in L0. With ifTranspose L0
+/// gets the Nz of the transposed matrix: squares of 16 rows and columns (32 for 8 bits, 64 for 4 bits) are turned, so
+/// mStep has to be a multiple of 2 for 8 bits and of 4 for 4 bits, kStep of 2 for 32 bits. dav-3510. Source: LoadData
+/// (2D, V2).
 template <class T>
-void LoadData(const LocalTensor<T>& dst, const LocalTensor<T>& src, const LoadData2DParamsV2& p, Site at = Site::here()) {
+void LoadData(const LocalTensor<T>& dst, const LocalTensor<T>& src, const LoadData2DParamsV2& p,
+              Site at = Site::here()) {
     static_assert(cube::on_3510<T>(), "LoadData with LoadData2DParamsV2 exists on dav-3510 only");
-    static_assert(cube::one_of<T, half, bfloat16_t, int32_t, uint32_t, float, int8_t, uint8_t>() || cube::fp8<T>() || cube::fp4<T>(),
+    static_assert(cube::one_of<T, half, bfloat16_t, int32_t, uint32_t, float, int8_t, uint8_t>() || cube::fp8<T>() ||
+                      cube::fp4<T>(),
                   "LoadData with LoadData2DParamsV2: this element type does not exist for it");
     EMULATOR_USES("asc_uses_cube");
     cube::load_2d_v2(cube::place(dst), cube::place(src), cube::bits_of<T>(), p, at);
@@ -330,40 +382,52 @@ void LoadData(const LocalTensor<T>& dst, const LocalTensor<T>& src, const LoadDa
 /// LoadData V2 of an MX matrix together with its scales: xStep rows of yStep scale fractals (16 x 2 scales, 32 bytes),
 /// srcStride and dstStride fractals apart, go to L0A_MX or L0B_MX at 1/16 of dst's address. Source: LoadData (2D MX).
 template <class T, class U = T>
-void LoadData(const LocalTensor<U>& dst, const LocalTensor<T>& src, const LocalTensor<fp8_e8m0_t>& srcMx, const LoadData2DParamsV2& p,
-              const LoadData2DMxParams& mx, Site at = Site::here()) {
+void LoadData(const LocalTensor<U>& dst, const LocalTensor<T>& src, const LocalTensor<fp8_e8m0_t>& srcMx,
+              const LoadData2DParamsV2& p, const LoadData2DMxParams& mx, Site at = Site::here()) {
     static_assert(cube::on_3510<T>(), "LoadData with scales exists on dav-3510 only");
     static_assert(std::is_same_v<T, U>, "LoadData with scales: dst and src have to be of one type");
-    static_assert(cube::fp4<T>() || cube::one_of<T, fp8_e4m3fn_t, fp8_e5m2_t>(), "LoadData with scales: this element type does not exist for it");
+    static_assert(cube::fp4<T>() || cube::one_of<T, fp8_e4m3fn_t, fp8_e5m2_t>(),
+                  "LoadData with scales: this element type does not exist for it");
     LoadData(dst, src, p, at);
     cube::load_scales(cube::place(dst), cube::place(srcMx), mx, at);
 }
 
-// ---- LoadDataWithTranspose -----------------------------------------------------------------------------------------------
+// ---- LoadDataWithTranspose -----------------------------------------------------------------------------------------
 
 /// repeatTimes squares of consecutive fractals (one of 16 bits, two of 8 or 32 bits), each transposed; startIndex and
-/// srcStride count squares, dstGap and dstFracGap fractals from the end of one to the start of the next. dav-3510: to L0B
-/// only. Source: LoadDataWithTranspose.
+/// srcStride count squares, dstGap and dstFracGap fractals from the end of one to the start of the next. dav-3510: to
+/// L0B only. Source: LoadDataWithTranspose.
 template <class T>
-void LoadDataWithTranspose(const LocalTensor<T>& dst, const LocalTensor<T>& src, const LoadData2dTransposeParams& p, Site at = Site::here()) {
-    static_assert(cube::one_of<T, int8_t, uint8_t, half, bfloat16_t, int32_t, uint32_t, float>(), "LoadDataWithTranspose: this element type does not exist for it");
+void LoadDataWithTranspose(const LocalTensor<T>& dst, const LocalTensor<T>& src, const LoadData2dTransposeParams& p,
+                           Site at = Site::here()) {
+    static_assert(cube::one_of<T, int8_t, uint8_t, half, bfloat16_t, int32_t, uint32_t, float>(),
+                  "LoadDataWithTranspose: this element type does not exist for it");
     EMULATOR_USES("asc_uses_cube");
     constexpr int64_t square = cube::fractals_of_square(cube::bits_of<T>());
-    cube::load_transposed(cube::place(dst), cube::place(src), cube::bits_of<T>(), {p.repeatTimes, p.startIndex * square, (p.addrMode ? -1 : 1) * p.srcStride * square, 1, p.dstGap + 1, p.dstFracGap + 1}, at);
+    cube::load_transposed(cube::place(dst), cube::place(src), cube::bits_of<T>(),
+                          {p.repeatTimes, p.startIndex * square, (p.addrMode ? -1 : 1) * p.srcStride * square, 1,
+                           p.dstGap + 1, p.dstFracGap + 1},
+                          at);
 }
 
-/// The same with the source counted in fractals and srcFracGap fractals between those of a square. dav-3510. The pages give
-/// four fractals a repeat for 32 bits without saying how they lie: that form is left out. Source: LoadDataWithTranspose.
+/// The same with the source counted in fractals and srcFracGap fractals between those of a square. dav-3510. The pages
+/// give four fractals a repeat for 32 bits without saying how they lie: that form is left out. Source:
+/// LoadDataWithTranspose.
 template <class T>
-void LoadDataWithTranspose(const LocalTensor<T>& dst, const LocalTensor<T>& src, const LoadData2dTransposeParamsV2& p, Site at = Site::here()) {
+void LoadDataWithTranspose(const LocalTensor<T>& dst, const LocalTensor<T>& src, const LoadData2dTransposeParamsV2& p,
+                           Site at = Site::here()) {
     static_assert(cube::on_3510<T>(), "LoadDataWithTranspose with LoadData2dTransposeParamsV2 exists on dav-3510 only");
-    static_assert(cube::one_of<T, int8_t, uint8_t, half, bfloat16_t>(), "LoadDataWithTranspose with LoadData2dTransposeParamsV2: 8 and 16 bits only");
+    static_assert(cube::one_of<T, int8_t, uint8_t, half, bfloat16_t>(),
+                  "LoadDataWithTranspose with LoadData2dTransposeParamsV2: 8 and 16 bits only");
     if (!cube::in_range(p.repeatTimes, 1, 255, "repeatTimes", "LoadDataWithTranspose", at)) return;
     EMULATOR_USES("asc_uses_cube");
-    cube::load_transposed(cube::place(dst), cube::place(src), cube::bits_of<T>(), {p.repeatTimes, p.startIndex, (p.addrMode ? -1 : 1) * p.srcStride, p.srcFracGap + 1, p.dstGap + 1, p.dstFracGap + 1}, at);
+    cube::load_transposed(cube::place(dst), cube::place(src), cube::bits_of<T>(),
+                          {p.repeatTimes, p.startIndex, (p.addrMode ? -1 : 1) * p.srcStride, p.srcFracGap + 1,
+                           p.dstGap + 1, p.dstFracGap + 1},
+                          at);
 }
 
-// ---- LoadData 3D ---------------------------------------------------------------------------------------------------------
+// ---- LoadData 3D ---------------------------------------------------------------------------------------------------
 
 constexpr int32_t PAD_SIZE = 4;
 
@@ -377,13 +441,16 @@ enum class FmatrixMode : uint8_t { FMATRIX_LEFT = 0, FMATRIX_RIGHT = 1 };
 template <class T>
 struct LoadData3DParamsV2 {
     LoadData3DParamsV2() = default;
-    LoadData3DParamsV2(const uint8_t pads[PAD_SIZE], uint16_t l1H, uint16_t l1W, uint16_t channelSize, uint16_t kExtension, uint16_t mExtension,
-                       uint16_t kStartPt, uint16_t mStartPt, uint8_t strideW, uint8_t strideH, uint8_t filterW, uint8_t filterH,
-                       uint8_t dilationFilterW, uint8_t dilationFilterH, bool enTranspose, bool enSmallK, T padValue, bool filterSizeW = false,
+    LoadData3DParamsV2(const uint8_t pads[PAD_SIZE], uint16_t l1H, uint16_t l1W, uint16_t channelSize,
+                       uint16_t kExtension, uint16_t mExtension, uint16_t kStartPt, uint16_t mStartPt, uint8_t strideW,
+                       uint8_t strideH, uint8_t filterW, uint8_t filterH, uint8_t dilationFilterW,
+                       uint8_t dilationFilterH, bool enTranspose, bool enSmallK, T padValue, bool filterSizeW = false,
                        bool filterSizeH = false, bool fMatrixCtrl = false)
-        : l1H(l1H), l1W(l1W), channelSize(channelSize), kExtension(kExtension), mExtension(mExtension), kStartPt(kStartPt), mStartPt(mStartPt),
-          strideW(strideW), strideH(strideH), filterW(filterW), filterH(filterH), dilationFilterW(dilationFilterW), dilationFilterH(dilationFilterH),
-          enTranspose(enTranspose), enSmallK(enSmallK), padValue(padValue), filterSizeW(filterSizeW), filterSizeH(filterSizeH), fMatrixCtrl(fMatrixCtrl) {
+        : l1H(l1H), l1W(l1W), channelSize(channelSize), kExtension(kExtension), mExtension(mExtension),
+          kStartPt(kStartPt), mStartPt(mStartPt), strideW(strideW), strideH(strideH), filterW(filterW),
+          filterH(filterH), dilationFilterW(dilationFilterW), dilationFilterH(dilationFilterH),
+          enTranspose(enTranspose), enSmallK(enSmallK), padValue(padValue), filterSizeW(filterSizeW),
+          filterSizeH(filterSizeH), fMatrixCtrl(fMatrixCtrl) {
         std::copy(pads, pads + PAD_SIZE, padList);
     }
     uint8_t padList[PAD_SIZE] = {0};  // left, right, top, bottom
@@ -407,10 +474,13 @@ struct LoadDataRepeatParamWithStride : LoadDataRepeatParam {
 };
 
 /// Height, width and padding of the feature map for LoadData 3D with isSetFMatrix false. Source: SetFmatrix.
-inline void SetFmatrix(uint16_t l1H, uint16_t l1W, const uint8_t padList[PAD_SIZE], const FmatrixMode& fmatrixMode, Site at = Site::here()) {
+inline void SetFmatrix(uint16_t l1H, uint16_t l1W, const uint8_t padList[PAD_SIZE], const FmatrixMode& fmatrixMode,
+                       Site at = Site::here()) {
     const char* const call = "SetFmatrix";
     if (!cube::in_range(l1H, 1, 32767, "l1H", call, at) || !cube::in_range(l1W, 1, 32767, "l1W", call, at) ||
-        !emulator::require(fmatrixMode == FmatrixMode::FMATRIX_LEFT, "argument", at, call, "only FMATRIX_LEFT is supported.")) return;
+        !emulator::require(fmatrixMode == FmatrixMode::FMATRIX_LEFT, "argument", at, call,
+                           "only FMATRIX_LEFT is supported."))
+        return;
     uint64_t packed = l1W | static_cast<uint64_t>(l1H) << 16;
     for (int i = 0; i < PAD_SIZE; ++i) packed |= static_cast<uint64_t>(padList[i]) << (32 + 8 * i);
     emulator::core().control.fmatrix = packed;
@@ -424,20 +494,25 @@ void SetLoadDataPaddingValue(const T padValue) {
     emulator::core().control.padding_value = bits;
     emulator::scalar_work(1);
 }
-/// Repeats of LoadData 3D and, on dav-3510, fractals from one column of the result to the next. Repeats beyond one are not
-/// modelled. Source: SetLoadDataRepeat.
+/// Repeats of LoadData 3D and, on dav-3510, fractals from one column of the result to the next. Repeats beyond one are
+/// not modelled. Source: SetLoadDataRepeat.
 inline void SetLoadDataRepeat(const LoadDataRepeatParam& p, Site at = Site::here()) {
     if (!cube::in_range(p.repeatMode, 0, 1, "repeatMode", "SetLoadDataRepeat", at)) return;
-    emulator::core().control.load_repeat = p.repeatStride | static_cast<uint64_t>(p.repeatTime) << 16 | static_cast<uint64_t>(p.repeatMode) << 24 |
+    emulator::core().control.load_repeat = p.repeatStride | static_cast<uint64_t>(p.repeatTime) << 16 |
+                                           static_cast<uint64_t>(p.repeatMode) << 24 |
                                            static_cast<uint64_t>(p.dstStride) << 32 | 1ull << 63;
     emulator::scalar_work(1);
 }
 /// The same under its dav-3510 name. Source: SetLoadDataRepeatWithStride.
-inline void SetLoadDataRepeatWithStride(const LoadDataRepeatParamWithStride& p, Site at = Site::here()) { SetLoadDataRepeat(p, at); }
+inline void SetLoadDataRepeatWithStride(const LoadDataRepeatParamWithStride& p, Site at = Site::here()) {
+    SetLoadDataRepeat(p, at);
+}
 /// dav-2201: where the source wraps around; 0: nowhere, the only value modelled. Source: SetLoadDataBoundary.
 inline void SetLoadDataBoundary(uint32_t boundaryValue, Site at = Site::here()) {
-    if (emulator::require(!is_3510, "argument", at, "SetLoadDataBoundary", "dav-3510 has no boundary; remove the call."))
-        emulator::require(boundaryValue == 0, "argument", at, "SetLoadDataBoundary", "only 0 (no boundary) is modelled.");
+    if (emulator::require(!is_3510, "argument", at, "SetLoadDataBoundary",
+                          "dav-3510 has no boundary; remove the call."))
+        emulator::require(boundaryValue == 0, "argument", at, "SetLoadDataBoundary",
+                          "only 0 (no boundary) is modelled.");
     emulator::scalar_work(1);
 }
 
@@ -445,8 +520,11 @@ namespace cube {
 
 /// img2col: row m of the matrix is an output position, column k runs over (c1, filter row, filter column, c0).
 struct Image {
-    int64_t height, width, pad_left, pad_right, pad_top, pad_bottom, stride_w, stride_h, filter_w, filter_h, dilation_w, dilation_h, channel_groups;
-    int64_t columns() const { return (width + pad_left + pad_right - ((filter_w - 1) * dilation_w + 1)) / stride_w + 1; }
+    int64_t height, width, pad_left, pad_right, pad_top, pad_bottom, stride_w, stride_h, filter_w, filter_h, dilation_w,
+        dilation_h, channel_groups;
+    int64_t columns() const {
+        return (width + pad_left + pad_right - ((filter_w - 1) * dilation_w + 1)) / stride_w + 1;
+    }
     int64_t lines() const { return (height + pad_top + pad_bottom - ((filter_h - 1) * dilation_h + 1)) / stride_h + 1; }
     /// Byte of the row of C0 for matrix row m and column group k; -1: padding.
     int64_t row(int64_t m, int64_t k) const {
@@ -457,7 +535,8 @@ struct Image {
         return ((channel * height + h) * width + w) * C0_BYTES;
     }
     bool plain() const {
-        return filter_w == 1 && filter_h == 1 && stride_w == 1 && stride_h == 1 && pad_left + pad_right + pad_top + pad_bottom == 0;
+        return filter_w == 1 && filter_h == 1 && stride_w == 1 && stride_h == 1 &&
+               pad_left + pad_right + pad_top + pad_bottom == 0;
     }
 };
 
@@ -471,26 +550,56 @@ void load_image(const char* call, const Place dst, const Place src, const LoadDa
     const auto pad = [&control](int i) { return static_cast<int64_t>(control.fmatrix >> (32 + 8 * i) & 255); };
     const int64_t filter_w = p.filterW + (p.filterSizeW ? 256 : 0), filter_h = p.filterH + (p.filterSizeH ? 256 : 0);
     constexpr int64_t c0 = columns_of(bits);
-    const Image image{static_cast<int64_t>(control.fmatrix >> 16 & 0xffff), static_cast<int64_t>(control.fmatrix & 0xffff), pad(0), pad(1), pad(2), pad(3),
-                      p.strideW, p.strideH, filter_w, filter_h, p.dilationFilterW, p.dilationFilterH, p.channelSize / c0};
+    const Image image{static_cast<int64_t>(control.fmatrix >> 16 & 0xffff),
+                      static_cast<int64_t>(control.fmatrix & 0xffff),
+                      pad(0),
+                      pad(1),
+                      pad(2),
+                      pad(3),
+                      p.strideW,
+                      p.strideH,
+                      filter_w,
+                      filter_h,
+                      p.dilationFilterW,
+                      p.dilationFilterH,
+                      p.channelSize / c0};
     const uint64_t repeat = control.load_repeat;
-    if (image.height == 0 || image.width == 0 || p.channelSize == 0 || p.kExtension == 0 || p.mExtension == 0 || filter_w == 0 || filter_h == 0 || (repeat >> 16 & 255) == 0)
+    if (image.height == 0 || image.width == 0 || p.channelSize == 0 || p.kExtension == 0 || p.mExtension == 0 ||
+        filter_w == 0 || filter_h == 0 || (repeat >> 16 & 255) == 0)
         return;  // documented: no operation
     const bool to_b = dst.space() == Space::L0B, transpose = to_b || p.enTranspose;
     const auto number = [](int64_t value) { return std::to_string(value); };
-    if (!legal_load(dst.space(), src.space(), call, at) || !in_range(p.strideW, 1, 63, "strideW", call, at) || !in_range(p.strideH, 1, 63, "strideH", call, at) ||
-        !in_range(p.dilationFilterW, 1, 255, "dilationFilterW", call, at) || !in_range(p.dilationFilterH, 1, 255, "dilationFilterH", call, at) ||
-        !emulator::require(p.channelSize % c0 == 0, "argument", at, call, "channelSize is " + number(p.channelSize) + "; only multiples of " + number(c0) + " are modelled.") ||
-        !emulator::require(p.kStartPt % c0 == 0, "argument", at, call, "kStartPt is " + number(p.kStartPt) + "; it has to be a multiple of " + number(c0) + ".") ||
-        !emulator::require((repeat >> 16 & 255) == 1, "argument", at, call, "repeatTime of SetLoadDataRepeat is " + number(static_cast<int64_t>(repeat >> 16 & 255)) + "; only one repeat is modelled.") ||
-        !emulator::require(!p.enSmallK && !p.fMatrixCtrl, "argument", at, call, "enSmallK and fMatrixCtrl have to be false.") ||
-        !emulator::require(is_3510 || sizeof(T) > 1 || !transpose, "argument", at, call, "dav-2201 does not transpose 8-bit types on this way; take LoadDataWithTranspose.") ||
-        !emulator::require(!is_3510 || (repeat >> 63 && (repeat >> 32 & 0xffff)), "argument", at, call, "on dav-3510 dstStride has to be set with SetLoadDataRepeat or SetLoadDataRepeatWithStride before.")) return;
+    if (!legal_load(dst.space(), src.space(), call, at) || !in_range(p.strideW, 1, 63, "strideW", call, at) ||
+        !in_range(p.strideH, 1, 63, "strideH", call, at) ||
+        !in_range(p.dilationFilterW, 1, 255, "dilationFilterW", call, at) ||
+        !in_range(p.dilationFilterH, 1, 255, "dilationFilterH", call, at) ||
+        !emulator::require(
+            p.channelSize % c0 == 0, "argument", at, call,
+            "channelSize is " + number(p.channelSize) + "; only multiples of " + number(c0) + " are modelled.") ||
+        !emulator::require(p.kStartPt % c0 == 0, "argument", at, call,
+                           "kStartPt is " + number(p.kStartPt) + "; it has to be a multiple of " + number(c0) + ".") ||
+        !emulator::require((repeat >> 16 & 255) == 1, "argument", at, call,
+                           "repeatTime of SetLoadDataRepeat is " + number(static_cast<int64_t>(repeat >> 16 & 255)) +
+                               "; only one repeat is modelled.") ||
+        !emulator::require(!p.enSmallK && !p.fMatrixCtrl, "argument", at, call,
+                           "enSmallK and fMatrixCtrl have to be false.") ||
+        !emulator::require(is_3510 || sizeof(T) > 1 || !transpose, "argument", at, call,
+                           "dav-2201 does not transpose 8-bit types on this way; take LoadDataWithTranspose.") ||
+        !emulator::require(
+            !is_3510 || (repeat >> 63 && (repeat >> 32 & 0xffff)), "argument", at, call,
+            "on dav-3510 dstStride has to be set with SetLoadDataRepeat or SetLoadDataRepeatWithStride before."))
+        return;
     const int64_t all_rows = image.lines() * image.columns(), all_groups = image.channel_groups * filter_w * filter_h;
     const int64_t k_first = p.kStartPt / c0, k_groups = (p.kExtension + c0 - 1) / c0;
-    if (!emulator::require(image.lines() > 0 && image.columns() > 0, "argument", at, call, "the filter is larger than the padded feature map.") ||
-        !emulator::require(k_first + k_groups <= all_groups, "argument", at, call, "kStartPt + kExtension is " + number(p.kStartPt + p.kExtension) + "; the matrix has " + number(all_groups * c0) + " columns.") ||
-        !emulator::require(p.mStartPt + p.mExtension <= (all_rows + 15) / 16 * 16, "argument", at, call, "mStartPt + mExtension is " + number(p.mStartPt + p.mExtension) + "; the matrix has " + number(all_rows) + " rows.")) return;
+    if (!emulator::require(image.lines() > 0 && image.columns() > 0, "argument", at, call,
+                           "the filter is larger than the padded feature map.") ||
+        !emulator::require(k_first + k_groups <= all_groups, "argument", at, call,
+                           "kStartPt + kExtension is " + number(p.kStartPt + p.kExtension) + "; the matrix has " +
+                               number(all_groups * c0) + " columns.") ||
+        !emulator::require(p.mStartPt + p.mExtension <= (all_rows + 15) / 16 * 16, "argument", at, call,
+                           "mStartPt + mExtension is " + number(p.mStartPt + p.mExtension) + "; the matrix has " +
+                               number(all_rows) + " rows."))
+        return;
 
     // Fractals of the destination: block of 16 rows `row_block`, group of C0 columns `group`.
     const int64_t m_count = p.mExtension, k_count = k_groups * c0, rows = transpose ? k_count : m_count;
@@ -499,22 +608,29 @@ void load_image(const char* call, const Place dst, const Place src, const LoadDa
     const int64_t groups = !transpose ? k_groups : sizeof(T) == 4 ? (m_count + 15) / 16 * 2 : (m_count + c0 - 1) / c0;
     const bool zz = !is_3510 && !to_b;
     const int64_t block_pitch = zz ? groups * FRACTAL_BYTES : FRACTAL_BYTES;
-    const int64_t group_pitch = zz ? FRACTAL_BYTES : (is_3510 ? static_cast<int64_t>(repeat >> 32 & 0xffff) : row_blocks) * FRACTAL_BYTES;
+    const int64_t group_pitch =
+        zz ? FRACTAL_BYTES : (is_3510 ? static_cast<int64_t>(repeat >> 32 & 0xffff) : row_blocks) * FRACTAL_BYTES;
     emulator::Instruction instruction = load_instruction(call, at, dst.space(), row_blocks * groups * FRACTAL_BYTES);
     const int64_t m_first = p.mStartPt, m_last = std::min(m_first + m_count, all_rows);
     Access from;
     if (image.plain()) {
-        from = repeated(src.bytes(Access::Kind::Read, "src", (k_first * image.height * image.width + m_first) * C0_BYTES, (m_last - m_first) * C0_BYTES), k_groups, image.height * image.width * C0_BYTES);
+        from =
+            repeated(src.bytes(Access::Kind::Read, "src", (k_first * image.height * image.width + m_first) * C0_BYTES,
+                               (m_last - m_first) * C0_BYTES),
+                     k_groups, image.height * image.width * C0_BYTES);
     } else {
         const int64_t plane = image.height * image.width * C0_BYTES, taps = filter_w * filter_h;
         const int64_t first = k_first / taps, last = (k_first + k_groups - 1) / taps;
         from = src.bytes(Access::Kind::Read, "src", first * plane, (last - first + 1) * plane);
     }
     from.carries = true;
-    Access to = repeated(dst.bytes(Access::Kind::Write, "dst", 0, 16 * C0_BYTES, FRACTAL_BYTES), groups, group_pitch, rows / 16, block_pitch);
+    Access to = repeated(dst.bytes(Access::Kind::Write, "dst", 0, 16 * C0_BYTES, FRACTAL_BYTES), groups, group_pitch,
+                         rows / 16, block_pitch);
     instruction.accesses = {from, to};
     if (rows % 16)
-        instruction.accesses.push_back(repeated(dst.bytes(Access::Kind::Write, "dst", rows / 16 * block_pitch, rows % 16 * C0_BYTES, rows < 16 ? FRACTAL_BYTES : 1), groups, group_pitch));
+        instruction.accesses.push_back(repeated(dst.bytes(Access::Kind::Write, "dst", rows / 16 * block_pitch,
+                                                          rows % 16 * C0_BYTES, rows < 16 ? FRACTAL_BYTES : 1),
+                                                groups, group_pitch));
     T padding;
     std::memcpy(&padding, &control.padding_value, sizeof(T));
     from.begin = src.address();
@@ -522,13 +638,17 @@ void load_image(const char* call, const Place dst, const Place src, const LoadDa
         Access cell = to;
         cell.runs = cell.groups = 1;
         const auto element = [=](int64_t row, int64_t column) {
-            return row / 16 * block_pitch + column / c0 * group_pitch + row % 16 * C0_BYTES + column % c0 * static_cast<int64_t>(sizeof(T));
+            return row / 16 * block_pitch + column / c0 * group_pitch + row % 16 * C0_BYTES +
+                   column % c0 * static_cast<int64_t>(sizeof(T));
         };
         const auto undefined = [&](int64_t row, int64_t column, int64_t bytes) {
             cell.begin = dst.address() + element(row, column), cell.bytes = bytes;
             emulator::forget(cell);
         };
-        const bool whole = emulator::unwritten(from.space, from.begin, from.begin + image.channel_groups * image.height * image.width * C0_BYTES).empty();
+        const bool whole =
+            emulator::unwritten(from.space, from.begin,
+                                from.begin + image.channel_groups * image.height * image.width * C0_BYTES)
+                .empty();
         const int64_t reach = transpose ? groups * c0 : m_count;  // a transposed matrix has its last groups whole
         for (int64_t k = 0; k < k_groups; ++k)
             for (int64_t m = 0; m < reach; ++m) {
@@ -544,7 +664,10 @@ void load_image(const char* call, const Place dst, const Place src, const LoadDa
                     for (int64_t i = 0; i < c0; ++i) std::memcpy(dst.host + element(k * c0 + i, m), row + i, sizeof(T));
                 else
                     std::memcpy(dst.host + element(m, k * c0), row, C0_BYTES);
-                const bool missing = !inside || (!whole && byte >= 0 && !emulator::unwritten(from.space, from.begin + byte, from.begin + byte + C0_BYTES).empty());
+                const bool missing =
+                    !inside ||
+                    (!whole && byte >= 0 &&
+                     !emulator::unwritten(from.space, from.begin + byte, from.begin + byte + C0_BYTES).empty());
                 if (!missing) continue;
                 if (transpose)
                     for (int64_t i = 0; i < c0; ++i) undefined(k * c0 + i, m, sizeof(T));
@@ -561,7 +684,8 @@ constexpr bool load_3d_type() {
 
 /// Sets the registers that the call sets itself, and loads.
 template <class T>
-void load_image_as(const char* call, const LocalTensor<T>& dst, const LocalTensor<T>& src, const LoadData3DParamsV2<T>& p, IsResetLoad3dConfig config, Site at) {
+void load_image_as(const char* call, const LocalTensor<T>& dst, const LocalTensor<T>& src,
+                   const LoadData3DParamsV2<T>& p, IsResetLoad3dConfig config, Site at) {
     EMULATOR_USES("asc_uses_cube");
     auto& control = emulator::core().control;
     if (config.isSetFMatrix) {
@@ -572,26 +696,34 @@ void load_image_as(const char* call, const LocalTensor<T>& dst, const LocalTenso
         control.padding_value = 0;
         std::memcpy(&control.padding_value, &p.padValue, sizeof(T));
     }
-    load_image<bits_of<T>()>(call, place(dst), place(src),
-                             LoadData3DParamsV2<uint8_t>(p.padList, p.l1H, p.l1W, p.channelSize, p.kExtension, p.mExtension, p.kStartPt, p.mStartPt, p.strideW, p.strideH, p.filterW,
-                                                         p.filterH, p.dilationFilterW, p.dilationFilterH, p.enTranspose, p.enSmallK, 0, p.filterSizeW, p.filterSizeH, p.fMatrixCtrl),
-                             at);
+    load_image<bits_of<T>()>(
+        call, place(dst), place(src),
+        LoadData3DParamsV2<uint8_t>(p.padList, p.l1H, p.l1W, p.channelSize, p.kExtension, p.mExtension, p.kStartPt,
+                                    p.mStartPt, p.strideW, p.strideH, p.filterW, p.filterH, p.dilationFilterW,
+                                    p.dilationFilterH, p.enTranspose, p.enSmallK, 0, p.filterSizeW, p.filterSizeH,
+                                    p.fMatrixCtrl),
+        at);
 }
 
 }  // namespace cube
 
-/// A block of the matrix that img2col makes of an NC1HWC0 feature map in L1: with a 1 x 1 filter, stride 1 and no padding
-/// the NZ matrix itself, l1H * l1W rows of channelSize columns. mExtension rows from mStartPt, kExtension columns from
-/// kStartPt. To L0A as it is or, with enTranspose, transposed; to L0B always transposed. Source: LoadData (3D).
+/// A block of the matrix that img2col makes of an NC1HWC0 feature map in L1: with a 1 x 1 filter, stride 1 and no
+/// padding the NZ matrix itself, l1H * l1W rows of channelSize columns. mExtension rows from mStartPt, kExtension
+/// columns from kStartPt. To L0A as it is or, with enTranspose, transposed; to L0B always transposed. Source: LoadData
+/// (3D).
 template <class T, const IsResetLoad3dConfig& config = IS_RESER_LOAD3D_DEFAULT_CONFIG, class U = T>
-void LoadData(const LocalTensor<T>& dst, const LocalTensor<T>& src, const LoadData3DParamsV2<U>& p, Site at = Site::here()) {
-    static_assert(std::is_same_v<T, U>, "LoadData with LoadData3DParamsV2: the parameters have to be of the tensor's type");
-    static_assert(cube::load_3d_type<T>(), "LoadData with LoadData3DParamsV2: this element type does not exist for it on this SoC");
+void LoadData(const LocalTensor<T>& dst, const LocalTensor<T>& src, const LoadData3DParamsV2<U>& p,
+              Site at = Site::here()) {
+    static_assert(std::is_same_v<T, U>,
+                  "LoadData with LoadData3DParamsV2: the parameters have to be of the tensor's type");
+    static_assert(cube::load_3d_type<T>(),
+                  "LoadData with LoadData3DParamsV2: this element type does not exist for it on this SoC");
     cube::load_image_as("LoadData", dst, src, p, config, at);
 }
 /// The same, dav-3510 only. Source: LoadDataWithStride.
 template <class T, const IsResetLoad3dConfig& config = IS_RESER_LOAD3D_DEFAULT_CONFIG, class U = T>
-void LoadDataWithStride(const LocalTensor<T>& dst, const LocalTensor<T>& src, const LoadData3DParamsV2<U>& p, Site at = Site::here()) {
+void LoadDataWithStride(const LocalTensor<T>& dst, const LocalTensor<T>& src, const LoadData3DParamsV2<U>& p,
+                        Site at = Site::here()) {
     static_assert(cube::on_3510<T>(), "LoadDataWithStride exists on dav-3510 only");
     static_assert(std::is_same_v<T, U>, "LoadDataWithStride: the parameters have to be of the tensor's type");
     static_assert(cube::load_3d_type<T>(), "LoadDataWithStride: this element type does not exist for it");

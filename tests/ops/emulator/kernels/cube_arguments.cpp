@@ -27,24 +27,49 @@ extern "C" __global__ __aicore__ void cube_arguments(GM_ADDR in, int32_t which) 
             case 6: LoadData(bytes, bytes1, LoadData2DParams(0, 1, 1, 0, 0, true, 0)); break;
             case 7: LoadData(c.ReinterpretCast<half>(), l1, LoadData2DParams(0, 1, 1, 0, 0, false, 0)); break;
             case 8: LoadData(a[16], l1, LoadData2DParams(0, 1, 1, 0, 0, false, 0)); break;
-            case 9: product.m = 4096; Mmad(c, a, b, product); break;
-            case 10: product.unitFlag = 1; Mmad(c, a, b, product); break;
+            case 9:
+                product.m = 4096;
+                Mmad(c, a, b, product);
+                break;
+            case 10:
+                product.unitFlag = 1;
+                Mmad(c, a, b, product);
+                break;
             case 11: Mmad(c[16], a, b, product); break;
             case 12: Mmad(c, b, a, product); break;
-            case 13: image.channelSize = 20; LoadData(a, l1, image); break;
-            case 14: image.kExtension = 32; LoadData(a, l1, image); break;
-            case 15: image.mExtension = 32; LoadData(a, l1, image); break;
-            case 16: image.kStartPt = 8; LoadData(a, l1, image); break;
+            case 13:
+                image.channelSize = 20;
+                LoadData(a, l1, image);
+                break;
+            case 14:
+                image.kExtension = 32;
+                LoadData(a, l1, image);
+                break;
+            case 15:
+                image.mExtension = 32;
+                LoadData(a, l1, image);
+                break;
+            case 16:
+                image.kStartPt = 8;
+                LoadData(a, l1, image);
+                break;
             case 17: LoadData(a, l1, image); break;  // dav-3510: no dstStride
             case 18: DataCopy(bias, l1_float[8], DataCopyParams(1, __NPU_ARCH__ == 3510 ? 1 : 64, 0, 0)); break;
             case 19: DataCopy(a, l1, 256); break;
             case 20: Mmad(c, a, b, product); break;  // nothing was loaded
-            case 21: product.k = 0; Mmad(c, a, b, product); break;  // documented: no operation
-            case 22: Fill(b, {1, 1, 0, half(1)}); break;  // dav-3510: L1 only
+            case 21:
+                product.k = 0;
+                Mmad(c, a, b, product);
+                break;                                                                       // documented: no operation
+            case 23: DataCopy(l1, LocalTensor<half>(TPosition::VECIN, 0, 256), 256); break;  // a cube core has no UB
+            case 22: Fill(b, {1, 1, 0, half(1)}); break;                                     // dav-3510: L1 only
 #if __NPU_ARCH__ == 3510
             case 30: LoadData(bytes, bytes1, LoadData2DParamsV2(0, 0, 1, 1, 1, 1, true, 0)); break;
             case 31: LoadDataWithTranspose(a, l1, LoadData2dTransposeParams(0, 1, 1, 0, 0)); break;
-            case 32: product.kDirectionAlign = true; Mmad(c, a, b, product); break;
+            case 32:
+                product.kDirectionAlign = true;
+                Mmad(c, a, b, product);
+                break;
             case 33: DataCopyL1ToUB(LocalTensor<half>(TPosition::VECIN, 0, 256), l1, 256); break;
             case 34: {
                 LocalTensor<fp8_e4m3fn_t> left(TPosition::A2, 512, 512), right(TPosition::B2, 0, 512);

@@ -4,12 +4,13 @@
 using namespace AscendC;
 
 struct Args {
-    int32_t from, to;             // float 0, int32 1; float, int32, half, bfloat16, int8, uint8, fp8, hifloat8
-    int32_t m, n, k, columns;     // C is m x n; `columns` of them are moved
+    int32_t from, to;          // float 0, int32 1; float, int32, half, bfloat16, int8, uint8, fp8, hifloat8
+    int32_t m, n, k, columns;  // C is m x n; `columns` of them are moved
     int32_t layout, quant, relu, vector, split, atomic;
-    int32_t stride, number, matrix_stride, nd_stride;  // dstStride; matrices, their distance in L0C and in the destination
-    int32_t through_l1;           // L0C -> L1 as bfloat16 or half NZ, and that times the identity
-    int32_t infinity;             // CTRL[48]
+    int32_t stride, number, matrix_stride,
+        nd_stride;       // dstStride; matrices, their distance in L0C and in the destination
+    int32_t through_l1;  // L0C -> L1 as bfloat16 or half NZ, and that times the identity
+    int32_t infinity;    // CTRL[48]
     uint64_t factor;
 };
 
@@ -33,7 +34,8 @@ __aicore__ inline void ToL0C(const LocalTensor<U>& c0, GM_ADDR a, GM_ADDR b, con
 #if __NPU_ARCH__ == 3510
     LoadData(a2, a1, LoadData2DParamsV2(0, 0, high, wide, high, high, false, 0));
 #else
-    for (int32_t i = 0; i < high; ++i) LoadData(a2[i * wide * 16 * C0], a1[i * 16 * C0], LoadData2DParams(0, wide, high, 0, 0, false, 0));
+    for (int32_t i = 0; i < high; ++i)
+        LoadData(a2[i * wide * 16 * C0], a1[i * 16 * C0], LoadData2DParams(0, wide, high, 0, 0, false, 0));
 #endif
     LoadData(b2, b1, LoadData2DParams(0, up(p.n, 16) / 16 * wide, 1, 0, 0, false, 0));
     SetFlag<HardEvent::MTE1_M>(EVENT_ID0);
@@ -48,13 +50,15 @@ __aicore__ inline auto Parameters(const Args& p) {
 #if __NPU_ARCH__ == 3510
     FixpipeParamsArch3510<config.format> q(p.columns, p.m, up(p.m, 16), p.stride);
     if constexpr (config.format == CO2Layout::ROW_MAJOR) q.params = Nz2NdParams(p.number, p.matrix_stride, p.nd_stride);
-    if constexpr (config.format == CO2Layout::COLUMN_MAJOR) q.params = Nz2DnParams(p.number, p.matrix_stride, p.nd_stride, 1);
+    if constexpr (config.format == CO2Layout::COLUMN_MAJOR)
+        q.params = Nz2DnParams(p.number, p.matrix_stride, p.nd_stride, 1);
 #else
     FixpipeParamsV220 q(p.columns, p.m, up(p.m, 16), p.stride, false);
     q.ndNum = p.number, q.srcNdStride = p.matrix_stride, q.dstNdStride = p.nd_stride;
 #endif
     if (p.number > 1) q.mSize = p.m / p.number;
-    q.quantPre = static_cast<QuantMode_t>(p.quant), q.deqScalar = p.factor, q.reluEn = p.relu != 0, q.isChannelSplit = p.split != 0;
+    q.quantPre = static_cast<QuantMode_t>(p.quant), q.deqScalar = p.factor, q.reluEn = p.relu != 0,
+    q.isChannelSplit = p.split != 0;
     return q;
 }
 
@@ -100,7 +104,8 @@ __aicore__ inline void ThroughL1(const LocalTensor<float>& c0, GM_ADDR identity,
 #endif
     q.quantPre = static_cast<QuantMode_t>(p.quant), q.reluEn = p.relu != 0;
     Fixpipe<T, float, CFG_NZ>(c1, c0, q);
-    LocalTensor<T> b1(TPosition::B1, 192 * 1024, 32 * 1024), a2(TPosition::A2, 0, 32 * 1024), b2(TPosition::B2, 0, 32 * 1024);
+    LocalTensor<T> b1(TPosition::B1, 192 * 1024, 32 * 1024), a2(TPosition::A2, 0, 32 * 1024),
+        b2(TPosition::B2, 0, 32 * 1024);
     GlobalTensor<T> unit;
     unit.SetGlobalBuffer((__gm__ T*)identity);
     DataCopy(b1, unit, Nd2NzParams(1, p.n, p.n, 0, p.n, p.n, 1, 0));
@@ -114,7 +119,8 @@ __aicore__ inline void ThroughL1(const LocalTensor<float>& c0, GM_ADDR identity,
 #if __NPU_ARCH__ == 3510
     LoadData(a2, c1, LoadData2DParamsV2(0, 0, high, wide, high, high, false, 0));
 #else
-    for (int32_t i = 0; i < high; ++i) LoadData(a2[i * wide * 256], c1[i * 256], LoadData2DParams(0, wide, high, 0, 0, false, 0));
+    for (int32_t i = 0; i < high; ++i)
+        LoadData(a2[i * wide * 256], c1[i * 256], LoadData2DParams(0, wide, high, 0, 0, false, 0));
 #endif
     LoadData(b2, b1, LoadData2DParams(0, wide * wide, 1, 0, 0, false, 0));
     SetFlag<HardEvent::MTE1_M>(EVENT_ID0);

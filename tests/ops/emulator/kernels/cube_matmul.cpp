@@ -22,7 +22,8 @@ class Matmul {
         }
         SetFlag<HardEvent::FIX_M>(EVENT_ID0);
         const int32_t across = shape.n / N, tiles = shape.m / M * across;
-        for (int32_t tile = GetBlockIdx(); tile < tiles; tile += GetBlockNum()) Tile(tile / across * M, tile % across * N);
+        for (int32_t tile = GetBlockIdx(); tile < tiles; tile += GetBlockNum())
+            Tile(tile / across * M, tile % across * N);
         WaitFlag<HardEvent::FIX_M>(EVENT_ID0);
         for (int32_t i = 0; i < 2; ++i) {
             WaitFlag<HardEvent::M_MTE1>(i);
@@ -36,7 +37,8 @@ class Matmul {
         for (int32_t k = 0; k < shape.k; k += K1) {
             const int32_t half = in1;
             in1 = 1 - in1;
-            LocalTensor<bfloat16_t> a1(TPosition::A1, half * M * K1 * 2, M * K1), b1(TPosition::B1, 2 * M * K1 * 2 + half * K1 * N * 2, K1 * N);
+            LocalTensor<bfloat16_t> a1(TPosition::A1, half * M * K1 * 2, M * K1),
+                b1(TPosition::B1, 2 * M * K1 * 2 + half * K1 * N * 2, K1 * N);
             WaitFlag<HardEvent::MTE1_MTE2>(half);
             DataCopy(a1, aGm[static_cast<int64_t>(row) * shape.k + k], Nd2NzParams(1, M, K1, 0, shape.k, M, 1, 0));
             DataCopy(b1, bGm[static_cast<int64_t>(k) * shape.n + column], Nd2NzParams(1, K1, N, 0, shape.n, K1, 1, 0));
@@ -58,10 +60,12 @@ class Matmul {
         SetFlag<HardEvent::FIX_M>(EVENT_ID0);
     }
 
-    __aicore__ inline void Step(const LocalTensor<bfloat16_t>& a1, const LocalTensor<bfloat16_t>& b1, int32_t step, bool first) {
+    __aicore__ inline void Step(const LocalTensor<bfloat16_t>& a1, const LocalTensor<bfloat16_t>& b1, int32_t step,
+                                bool first) {
         const int32_t half = in0;
         in0 = 1 - in0;
-        LocalTensor<bfloat16_t> a0(TPosition::A2, half * M * K0 * 2, M * K0), b0(TPosition::B2, half * K0 * N * 2, K0 * N);
+        LocalTensor<bfloat16_t> a0(TPosition::A2, half * M * K0 * 2, M * K0),
+            b0(TPosition::B2, half * K0 * N * 2, K0 * N);
         LocalTensor<float> c0(TPosition::CO1, 0, M * N);
         WaitFlag<HardEvent::M_MTE1>(half);
 #if __NPU_ARCH__ == 3510
@@ -69,9 +73,11 @@ class Matmul {
         LoadData(b0, b1, LoadData2DParamsV2(step * K0 / 16, 0, K0 / 16, N / 16, K1 / 16, N / 16, true, 0));
 #else
         for (int32_t i = 0; i < M / 16; ++i)
-            LoadData(a0[i * K0 / 16 * FRACTAL], a1[(step * K0 / 16 * M / 16 + i) * FRACTAL], LoadData2DParams(0, K0 / 16, M / 16, 0, 0, false, 0));
+            LoadData(a0[i * K0 / 16 * FRACTAL], a1[(step * K0 / 16 * M / 16 + i) * FRACTAL],
+                     LoadData2DParams(0, K0 / 16, M / 16, 0, 0, false, 0));
         for (int32_t i = 0; i < K0 / 16; ++i)
-            LoadData(b0[i * N / 16 * FRACTAL], b1[(step * K0 / 16 + i) * FRACTAL], LoadData2DParams(0, N / 16, K1 / 16, 0, 0, true, 0));
+            LoadData(b0[i * N / 16 * FRACTAL], b1[(step * K0 / 16 + i) * FRACTAL],
+                     LoadData2DParams(0, N / 16, K1 / 16, 0, 0, true, 0));
 #endif
         SetFlag<HardEvent::MTE1_M>(half);
         WaitFlag<HardEvent::MTE1_M>(half);

@@ -19,8 +19,10 @@ __aicore__ inline void ToL1(const LocalTensor<uint8_t>& l1, GM_ADDR in, const Ar
     GlobalTensor<T> gm;
     gm.SetGlobalBuffer((__gm__ T*)in);
     LocalTensor<T> local = l1.ReinterpretCast<T>();
-    const Nd2NzParams nd(p.number, p.rows, p.columns, p.matrix_stride, p.line, p.c0_stride, p.n_stride, p.nz_matrix_stride);
-    const Dn2NzParams dn(p.number, p.rows, p.columns, p.matrix_stride, p.line, p.c0_stride, p.n_stride, p.nz_matrix_stride);
+    const Nd2NzParams nd(p.number, p.rows, p.columns, p.matrix_stride, p.line, p.c0_stride, p.n_stride,
+                         p.nz_matrix_stride);
+    const Dn2NzParams dn(p.number, p.rows, p.columns, p.matrix_stride, p.line, p.c0_stride, p.n_stride,
+                         p.nz_matrix_stride);
     switch (p.what) {
         case ND2NZ: DataCopy(local, gm, nd); break;
         case DN2NZ: DataCopy(local, gm, dn); break;
@@ -33,7 +35,8 @@ __aicore__ inline void ToL1(const LocalTensor<uint8_t>& l1, GM_ADDR in, const Ar
 __aicore__ inline void ToL0C(const LocalTensor<float>& c0, GM_ADDR in, GM_ADDR identity) {
     GlobalTensor<float> a, b;
     a.SetGlobalBuffer((__gm__ float*)identity), b.SetGlobalBuffer((__gm__ float*)in);
-    LocalTensor<float> a1(TPosition::A1, 0, 32 * 32), b1(TPosition::B1, 8192, 32 * 64), a2(TPosition::A2, 0, 32 * 32), b2(TPosition::B2, 0, 32 * 64);
+    LocalTensor<float> a1(TPosition::A1, 0, 32 * 32), b1(TPosition::B1, 8192, 32 * 64), a2(TPosition::A2, 0, 32 * 32),
+        b2(TPosition::B2, 0, 32 * 64);
     DataCopy(a1, a, Nd2NzParams(1, 32, 32, 0, 32, 32, 1, 0));
     DataCopy(b1, b, Nd2NzParams(1, 32, 64, 0, 64, 32, 1, 0));
     SetFlag<HardEvent::MTE2_MTE1>(EVENT_ID0);
@@ -47,7 +50,8 @@ __aicore__ inline void ToL0C(const LocalTensor<float>& c0, GM_ADDR in, GM_ADDR i
     WaitFlag<HardEvent::M_FIX>(EVENT_ID0);
 }
 
-constexpr FixpipeConfig ROWS_TO_UB = {CO2Layout::ROW_MAJOR, true}, NZ_TO_UB = {CO2Layout::NZ, true}, COLUMNS_TO_UB = {CO2Layout::COLUMN_MAJOR, true};
+constexpr FixpipeConfig ROWS_TO_UB = {CO2Layout::ROW_MAJOR, true}, NZ_TO_UB = {CO2Layout::NZ, true},
+                        COLUMNS_TO_UB = {CO2Layout::COLUMN_MAJOR, true};
 
 template <const FixpipeConfig& config>
 __aicore__ inline void ToUB(const LocalTensor<float>& ub, const LocalTensor<float>& c0, const Args& p) {
@@ -61,11 +65,13 @@ extern "C" __global__ __aicore__ void cube_paths(GM_ADDR in, GM_ADDR identity, G
     KERNEL_TASK_TYPE_DEFAULT(KERNEL_TYPE_MIX_AIC_1_2);
     GlobalTensor<uint8_t> shown;
     shown.SetGlobalBuffer((__gm__ uint8_t*)out);
-    LocalTensor<uint8_t> l1(TPosition::A1, 0, 128 * 1024), ub(TPosition::VECIN, 0, 64 * 1024), back(TPosition::VECIN, 64 * 1024, 64 * 1024);
+    LocalTensor<uint8_t> l1(TPosition::A1, 0, 128 * 1024), ub(TPosition::VECIN, 0, 64 * 1024),
+        back(TPosition::VECIN, 64 * 1024, 64 * 1024);
     if ASCEND_IS_AIC {
         if (p.what == CIRCLE) {
             CrossCoreWaitFlag<2, PIPE_MTE3>(EVENT_ID0);
-            DataCopyL1ToUB<uint8_t, 0>(back, l1[p.bytes], p.bytes);  // what vector core 1 wrote goes to 0 and the other way round
+            DataCopyL1ToUB<uint8_t, 0>(back, l1[p.bytes],
+                                       p.bytes);  // what vector core 1 wrote goes to 0 and the other way round
             DataCopyL1ToUB<uint8_t, 1>(back, l1, p.bytes);
             CrossCoreSetFlag<2, PIPE_MTE3>(EVENT_ID1);
         } else if (p.what == TO_UB || p.what == MISSING_FLAG) {

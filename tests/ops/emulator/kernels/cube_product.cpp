@@ -22,12 +22,14 @@ class Product {
    public:
     __aicore__ inline void Run(GM_ADDR a, GM_ADDR b, GM_ADDR c, GM_ADDR bias, const Args& args) {
         p = args, part = p.k / p.parts;
-        aGm.SetGlobalBuffer((__gm__ A*)a), bGm.SetGlobalBuffer((__gm__ B*)b), cGm.SetGlobalBuffer((__gm__ T*)c), biasGm.SetGlobalBuffer((__gm__ T*)bias);
+        aGm.SetGlobalBuffer((__gm__ A*)a), bGm.SetGlobalBuffer((__gm__ B*)b), cGm.SetGlobalBuffer((__gm__ T*)c),
+            biasGm.SetGlobalBuffer((__gm__ T*)bias);
         if (p.hf32) {
             SetHF32Mode(HF32Mode::ENABLE);
             SetHF32TransMode(p.hf32 == 2 ? HF32TransMode::NEAREST_ZERO : HF32TransMode::NEAREST_EVEN);
         }
-        // Turned matrices of 8 bits fill whole squares of 32: n of L0B, and m of L0A on dav-3510, are those of the squares.
+        // Turned matrices of 8 bits fill whole squares of 32: n of L0B, and m of L0A on dav-3510, are those of the
+        // squares.
         m = __NPU_ARCH__ == 3510 && sizeof(A) == 1 && p.turned_a ? up(p.m, 32) : p.m;
         n = sizeof(B) == 1 && !p.turned_b ? up(p.n, 32) : p.n;
         LocalTensor<T> result(TPosition::CO1, 0, up(m, 16) * up(n, 16));
@@ -57,7 +59,8 @@ class Product {
    private:
     /// rows x columns of a row-major matrix of `line` columns, from element `begin` on, to NZ in L1.
     template <class X>
-    __aicore__ inline void ToL1(const LocalTensor<X>& local, const GlobalTensor<X>& gm, int32_t begin, int32_t rows, int32_t columns, int32_t line, int32_t high) {
+    __aicore__ inline void ToL1(const LocalTensor<X>& local, const GlobalTensor<X>& gm, int32_t begin, int32_t rows,
+                                int32_t columns, int32_t line, int32_t high) {
         if (p.nz_input)
             DataCopy(local, gm, high * up(columns, C0));
         else
@@ -68,8 +71,10 @@ class Product {
         const bool gemv = p.m == 1 && !p.no_gemv;
         // What lies in L1: rows and columns of each matrix as it is stored, rows rounded up to whole squares.
         const int32_t square = sizeof(A) == 1 ? 32 : 16;
-        const int32_t aRows = p.turned_a ? part : p.m, aColumns = p.turned_a ? p.m : part, aHigh = up(aRows, p.turned_a ? square : 16);
-        const int32_t bRows = p.turned_b ? p.n : part, bColumns = p.turned_b ? part : p.n, bHigh = up(bRows, p.turned_b ? 16 : square);
+        const int32_t aRows = p.turned_a ? part : p.m, aColumns = p.turned_a ? p.m : part,
+                      aHigh = up(aRows, p.turned_a ? square : 16);
+        const int32_t bRows = p.turned_b ? p.n : part, bColumns = p.turned_b ? part : p.n,
+                      bHigh = up(bRows, p.turned_b ? 16 : square);
         LocalTensor<A> a1(TPosition::A1, 0, 128 * 1024 / sizeof(A));
         LocalTensor<B> b1(TPosition::B1, 128 * 1024, 256 * 1024 / sizeof(B));
         LocalTensor<T> bias1(TPosition::C1, 400 * 1024, 1024);
@@ -84,9 +89,12 @@ class Product {
         if (biased) DataCopy(bias1, biasGm, up(p.n, 16));
         SetFlag<HardEvent::MTE2_MTE1>(EVENT_ID0);
         WaitFlag<HardEvent::MTE2_MTE1>(EVENT_ID0);
-        if (biased) DataCopy(LocalTensor<T>(TPosition::C2, 0, 256), bias1, DataCopyParams(1, up(p.n, 16) / (__NPU_ARCH__ == 3510 ? 8 : 16), 0, 0));
+        if (biased)
+            DataCopy(LocalTensor<T>(TPosition::C2, 0, 256), bias1,
+                     DataCopyParams(1, up(p.n, 16) / (__NPU_ARCH__ == 3510 ? 8 : 16), 0, 0));
         if (gemv) {
-            if constexpr (sizeof(A) > 1) LoadData(a2, a1, LoadData2DParams(0, up(part * sizeof(A), 512) / 512, 1, 0, 0, false, 0));
+            if constexpr (sizeof(A) > 1)
+                LoadData(a2, a1, LoadData2DParams(0, up(part * sizeof(A), 512) / 512, 1, 0, 0, false, 0));
         } else if (p.loader == 1)
             Image(a2, a1, aRows, aHigh, up(aColumns, C0), p.turned_a);
         else
@@ -101,7 +109,8 @@ class Product {
 
     /// LoadData 3D as a matrix loader: `high` positions of `wide` channels.
     template <class X>
-    __aicore__ inline void Image(const LocalTensor<X>& dst, const LocalTensor<X>& src, int32_t rows, int32_t high, int32_t wide, bool turn) {
+    __aicore__ inline void Image(const LocalTensor<X>& dst, const LocalTensor<X>& src, int32_t rows, int32_t high,
+                                 int32_t wide, bool turn) {
         LoadData3DParamsV2<X> q;
         q.l1H = 1, q.l1W = high, q.channelSize = wide, q.kExtension = wide, q.mExtension = rows;
         q.enTranspose = turn;
@@ -120,18 +129,24 @@ class Product {
     __aicore__ inline void Left(const LocalTensor<A>& a2, const LocalTensor<A>& a1, int32_t high, int32_t wide) {
 #if __NPU_ARCH__ == 3510
         if (p.turned_a) wide = up(wide, 16);  // float: pairs of fractals side by side
-        LoadData(a2, a1, LoadData2DParamsV2(0, 0, high / 16, wide / C0, high / 16, (p.turned_a ? wide : high) / 16, p.turned_a, 0));
+        LoadData(
+            a2, a1,
+            LoadData2DParamsV2(0, 0, high / 16, wide / C0, high / 16, (p.turned_a ? wide : high) / 16, p.turned_a, 0));
 #else
         const int32_t fractal = 16 * C0;
         if (!p.turned_a) {  // a row of fractals after the other
             for (int32_t block = 0; block < high / 16; ++block)
-                LoadData(a2[block * wide / C0 * fractal], a1[block * fractal], LoadData2DParams(0, wide / C0, high / 16, 0, 0, false, 0));
+                LoadData(a2[block * wide / C0 * fractal], a1[block * fractal],
+                         LoadData2DParams(0, wide / C0, high / 16, 0, 0, false, 0));
         } else if constexpr (sizeof(A) == 2) {  // a column of fractals of [k, m] is a row of those of [m, k]
             for (int32_t group = 0; group < wide / 16; ++group)
-                LoadData(a2[group * high / 16 * fractal], a1[group * high / 16 * fractal], LoadData2DParams(0, high / 16, 1, 0, 0, true, 0));
-        } else if constexpr (sizeof(A) == 1) {  // squares of 32: the second half of their columns is the next row of fractals
+                LoadData(a2[group * high / 16 * fractal], a1[group * high / 16 * fractal],
+                         LoadData2DParams(0, high / 16, 1, 0, 0, true, 0));
+        } else if constexpr (sizeof(A) ==
+                             1) {  // squares of 32: the second half of their columns is the next row of fractals
             for (int32_t group = 0; group < wide / 32; ++group)
-                LoadDataWithTranspose(a2[group * 2 * high / 32 * fractal], a1[group * high / 16 * fractal], LoadData2dTransposeParams(0, high / 32, 1, 0, high / 32 - 1));
+                LoadDataWithTranspose(a2[group * 2 * high / 32 * fractal], a1[group * high / 16 * fractal],
+                                      LoadData2dTransposeParams(0, high / 32, 1, 0, high / 32 - 1));
         }
 #endif
     }
@@ -139,18 +154,23 @@ class Product {
     __aicore__ inline void Right(const LocalTensor<B>& b2, const LocalTensor<B>& b1, int32_t high, int32_t wide) {
 #if __NPU_ARCH__ == 3510
         if (!p.turned_b) wide = up(wide, 16);
-        LoadData(b2, b1, LoadData2DParamsV2(0, 0, high / 16, wide / C0, high / 16, (p.turned_b ? high : wide) / 16, !p.turned_b, 0));
+        LoadData(
+            b2, b1,
+            LoadData2DParamsV2(0, 0, high / 16, wide / C0, high / 16, (p.turned_b ? high : wide) / 16, !p.turned_b, 0));
 #else
         const int32_t fractal = 16 * C0;
         if (p.turned_b) {  // Nz of [n, k] is Zn of [k, n]
             for (int32_t done = 0, all = high / 16 * (wide / C0); done < all; done += 255)
-                LoadData(b2[done * fractal], b1[done * fractal], LoadData2DParams(0, all - done < 255 ? all - done : 255, 1, 0, 0, false, 0));
+                LoadData(b2[done * fractal], b1[done * fractal],
+                         LoadData2DParams(0, all - done < 255 ? all - done : 255, 1, 0, 0, false, 0));
         } else if constexpr (sizeof(B) == 2) {
             for (int32_t block = 0; block < high / 16; ++block)
-                LoadData(b2[block * wide / 16 * fractal], b1[block * fractal], LoadData2DParams(0, wide / 16, high / 16, 0, 0, true, 0));
+                LoadData(b2[block * wide / 16 * fractal], b1[block * fractal],
+                         LoadData2DParams(0, wide / 16, high / 16, 0, 0, true, 0));
         } else if constexpr (sizeof(B) == 1) {
             for (int32_t block = 0; block < high / 32; ++block)
-                LoadDataWithTranspose(b2[block * wide / 16 * fractal], b1[block * 2 * fractal], LoadData2dTransposeParams(0, wide / 32, high / 32, 1, 0));
+                LoadDataWithTranspose(b2[block * wide / 16 * fractal], b1[block * 2 * fractal],
+                                      LoadData2dTransposeParams(0, wide / 32, high / 32, 1, 0));
         }
 #endif
     }

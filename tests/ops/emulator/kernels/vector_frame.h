@@ -31,8 +31,10 @@ class Frame {
     __aicore__ inline AscendC::LocalTensor<T> region(int i) {
         return buffer_.Get<T>()[i * static_cast<int>(REGION / sizeof(T))];
     }
+    /// With block[3] it is UB that nothing has written, for a test of what a call says that it writes.
     template <class T>
     __aicore__ inline AscendC::LocalTensor<T> dst() {
+        if (call_.block[3]) return AscendC::LocalTensor<T>(AscendC::TPosition::VECCALC, 4 * REGION, REGION / sizeof(T));
         return region<T>(call_.place)[call_.offset / static_cast<int>(sizeof(T))];
     }
     __aicore__ inline void store(GM_ADDR out) {
@@ -40,7 +42,7 @@ class Frame {
         AscendC::WaitFlag<AscendC::HardEvent::V_MTE3>(0);
         AscendC::GlobalTensor<int32_t> global;
         global.SetGlobalBuffer(reinterpret_cast<__gm__ int32_t*>(out), REGION / 4);
-        AscendC::DataCopy(global, region<int32_t>(call_.place), REGION / 4);
+        AscendC::DataCopy(global, call_.block[3] ? dst<int32_t>() : region<int32_t>(call_.place), REGION / 4);
     }
 
    private:

@@ -6,7 +6,7 @@ using namespace AscendC;
 template <class T>
 __aicore__ inline void sort(Frame& frame, const Call& call) {
     constexpr int a_pair = 8 / static_cast<int>(sizeof(T));
-    const auto scores = frame.region<T>(1), pairs = frame.region<T>(0), merged = frame.region<T>(2);
+    const auto scores = frame.region<T>(1), pairs = frame.region<T>(0), merged = call.block[3] ? frame.dst<T>() : frame.region<T>(2);
     const auto indices = frame.region<uint32_t>(1)[REGION / 8];
     MrgSort4Info info;
     int at[4], next = 0;
