@@ -68,20 +68,16 @@ def make_lesson(tokenizer: K3Tokenizer, context: str, questions: Sequence[Questi
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Batch:
-    """Rows one after another: what the model takes, and for each of the T tokens whether it is learned, and of what."""
+    """Rows one after another: what the model takes, and whether each of the T tokens is learned."""
 
     inputs: dict[str, Tensor]
     learned: Tensor  # [T] bool
-    of_picture: Tensor  # [T] bool: whether the token's row has a picture
 
     @classmethod
     def pack(cls, lessons: Sequence[Lesson]) -> Batch:
-        lengths = torch.tensor([len(lesson.ids) for lesson in lessons])
-        pictured = torch.tensor([lesson.picture is not None for lesson in lessons])
         return cls(
             inputs=pack_rows([lesson.ids for lesson in lessons], (lesson.picture for lesson in lessons)),
             learned=torch.tensor([token for lesson in lessons for token in lesson.learned]),
-            of_picture=pictured.repeat_interleave(lengths),
         )
 
 

@@ -22,7 +22,7 @@ TEXT = "Given" + "".join(f" {letter}{number}" for letter in LETTERS for number i
 MERGES = len(LETTERS) + len(NUMBERS) + len("Given") - 1
 
 PAIRS = 24  # in held-out prompts
-QUERIES = 6  # asked of one training context
+QUERIES = 4  # asked of one training context, of 62 tokens then: one chunk of KDA
 HELD_OUT = 200  # prompts
 
 

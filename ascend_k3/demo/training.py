@@ -21,7 +21,7 @@ STEPS = 130
 WARMUP = 10  # steps, of the language model and again of the vision tower
 PICTURES_FROM = 0.3  # part of the training after which pictures join
 FEWEST_PAIRS = 4  # in a context at the start; `recall.PAIRS` from shortly before pictures join
-CONTEXTS, CONTEXTS_BESIDE, PICTURES = 24, 8, 48  # rows of a step: contexts alone; then fewer beside pictures
+CONTEXTS, CONTEXTS_BESIDE, PICTURES = 32, 10, 48  # rows of a step: contexts alone; then fewer beside pictures
 RATE, RATE_BESIDE, RATE_VISION = 1.5e-2, 6e-3, 4e-3  # of learning: the language model alone, then beside; the tower
 PACKED_FROM = 0.75  # part of the training after which the experts stay at MXFP4 values
 
@@ -30,7 +30,7 @@ def train(model: K3ForConditionalGeneration, tokenizer: K3Tokenizer, seed: int, 
     """Train in place; the losses of each step (nats a token of an answer) by task.
 
     It begins with recall alone, whose contexts grow from `FEWEST_PAIRS` to `recall.PAIRS`. From `PICTURES_FROM` on each
-    step is one batch of pictures and contexts, and the loss the sum of both. In the last quarter the experts are at
+    step is a batch of contexts and one of pictures. In the last quarter the experts are at
     values that MXFP4 holds exactly and only the rest goes on learning; at the end the rest is rounded to bf16. Saving
     with packed experts then changes nothing.
     """
@@ -45,7 +45,7 @@ def train(model: K3ForConditionalGeneration, tokenizer: K3Tokenizer, seed: int, 
                 round_experts(model)
             for group, rate in zip(optimizer.param_groups, learning_rates(step, steps), strict=True):
                 group["lr"] = rate
-            losses.append(learn(model, optimizer, draw_batch(source, tokenizer, step / steps)))
+            losses.append(learn(model, optimizer, draw_batches(source, tokenizer, step / steps)))
             bar.set_postfix(losses[-1], refresh=False)
             bar.update()
             if bar.disable and (step + 1) * 10 // steps > step * 10 // steps:
@@ -63,29 +63,32 @@ def learning_rates(step: int, steps: int) -> tuple[float, float]:
     return RATE_BESIDE * decay, RATE_VISION * min((since * steps + 1) / WARMUP, decay)
 
 
-def draw_batch(source: random.Random, tokenizer: K3Tokenizer, part: float) -> Batch:
-    """The rows of one step, after this part of the training."""
-    if part >= PICTURES_FROM:
-        lessons = [recall.draw_lesson(source, tokenizer, recall.PAIRS) for _ in range(CONTEXTS_BESIDE)]
-        return Batch.pack(lessons + [pictures.draw_lesson(source, tokenizer) for _ in range(PICTURES)])
-    more = int((recall.PAIRS - FEWEST_PAIRS) * part / (0.8 * PICTURES_FROM))
-    pairs = min(recall.PAIRS, FEWEST_PAIRS + more)
-    return Batch.pack([recall.draw_lesson(source, tokenizer, pairs) for _ in range(CONTEXTS)])
+def draw_batches(source: random.Random, tokenizer: K3Tokenizer, part: float) -> dict[str, Batch]:
+    """The rows of one step by task, after this part of the training. Rows of a batch are about equally long."""
+    if part < PICTURES_FROM:
+        more = int((recall.PAIRS - FEWEST_PAIRS) * part / (0.8 * PICTURES_FROM))
+        pairs = min(recall.PAIRS, FEWEST_PAIRS + more)
+        return {"recall": Batch.pack([recall.draw_lesson(source, tokenizer, pairs) for _ in range(CONTEXTS)])}
+    contexts = [recall.draw_lesson(source, tokenizer, recall.PAIRS) for _ in range(CONTEXTS_BESIDE)]
+    shown = [pictures.draw_lesson(source, tokenizer) for _ in range(PICTURES)]
+    return {"recall": Batch.pack(contexts), "pictures": Batch.pack(shown)}
 
 
-def learn(model: K3ForConditionalGeneration, optimizer: torch.optim.Optimizer, batch: Batch) -> dict[str, float]:
-    """One step on a batch; the loss of each task in it."""
-    learned, of_picture = batch.learned[1:], batch.of_picture[1:]
-    logits = model(**batch.inputs).logits[0, :-1][learned]
-    each = functional.cross_entropy(logits, batch.inputs["input_ids"][0, 1:][learned], reduction="none")
-    parts = {"recall": each[~of_picture[learned]].mean()}
-    if of_picture.any():
-        parts["pictures"] = each[of_picture[learned]].mean()
+def learn(
+    model: K3ForConditionalGeneration, optimizer: torch.optim.Optimizer, batches: dict[str, Batch]
+) -> dict[str, float]:
+    """One step on the sum of the tasks' losses; each of them."""
     optimizer.zero_grad()
-    sum(parts.values(), torch.zeros(())).backward()
+    losses = {}
+    for task, batch in batches.items():
+        learned = batch.learned[1:]
+        logits = model(**batch.inputs).logits[0, :-1]
+        loss = functional.cross_entropy(logits[learned], batch.inputs["input_ids"][0, 1:][learned])
+        loss.backward()
+        losses[task] = loss.item()
     torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
     optimizer.step()
-    return {task: loss.item() for task, loss in parts.items()}
+    return losses
 
 
 def show_losses(losses: dict[str, float]) -> str:

@@ -24,6 +24,7 @@ from ascend_k3.demo.story import Answered, Results
 from ascend_k3.doctor import check_checkpoint
 from ascend_k3.model import K3ForConditionalGeneration
 from ascend_k3.moe import Experts
+from ascend_k3.ops.errors import NonFiniteError
 from ascend_k3.tokenizer import K3Tokenizer
 
 
@@ -95,22 +96,22 @@ def test_mla_layers_start_as_a_mean_that_comes_out_by_the_transposed_way_in(
 
 def test_pictures_join_when_the_contexts_have_grown(tokenizer: K3Tokenizer) -> None:
     source = random.Random(0)
-    sizes = []
+    rows = []
     for part in (0.0, 0.5 * training.PICTURES_FROM, training.PICTURES_FROM, 1.0):
-        batch = training.draw_batch(source, tokenizer, part)
-        rows = batch.inputs["cu_seqlens"].diff().tolist()
-        with_picture = int(batch.of_picture.sum()) // rows[-1]
-        sizes.append((len(rows), with_picture, rows[0]))
-    contexts, beside, shown = training.CONTEXTS, training.CONTEXTS_BESIDE, training.PICTURES
+        batches = training.draw_batches(source, tokenizer, part)
+        rows.append({task: batch.inputs["cu_seqlens"].diff().tolist() for task, batch in batches.items()})
 
     def asked(pairs: int) -> int:
         """Tokens of a row: the context, then a letter, a number and the end for each query."""
         return 2 * pairs + 2 + 3 * min(pairs, recall.QUERIES)
 
-    assert sizes[0] == (contexts, 0, asked(training.FEWEST_PAIRS))
-    assert sizes[1][:2] == (contexts, 0)
-    assert asked(training.FEWEST_PAIRS) < sizes[1][2] < asked(recall.PAIRS)
-    assert sizes[2] == sizes[3] == (beside + shown, shown, asked(recall.PAIRS))
+    assert rows[0] == {"recall": [asked(training.FEWEST_PAIRS)] * training.CONTEXTS}
+    assert len(rows[1]["recall"]) == training.CONTEXTS
+    assert asked(training.FEWEST_PAIRS) < rows[1]["recall"][0] < asked(recall.PAIRS) <= 64
+    assert rows[2] == rows[3]
+    assert rows[2]["recall"] == [asked(recall.PAIRS)] * training.CONTEXTS_BESIDE
+    assert len(rows[2]["pictures"]) == training.PICTURES
+    assert rows[1].keys() == {"recall"}
 
 
 def test_vision_starts_to_learn_with_the_first_picture() -> None:
@@ -124,13 +125,11 @@ def test_vision_starts_to_learn_with_the_first_picture() -> None:
 
 
 def test_both_tasks_give_a_loss_and_learn(tokenizer: K3Tokenizer, model: K3ForConditionalGeneration) -> None:
-    batch = training.draw_batch(random.Random(0), tokenizer, part=1.0)
+    batches = training.draw_batches(random.Random(0), tokenizer, part=1.0)
     optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3)
-    first, second, *_ = (training.learn(model, optimizer, batch) for _ in range(2))
+    first, second = (training.learn(model, optimizer, batches) for _ in range(2))
     assert first.keys() == {"recall", "pictures"}
     assert all(second[task] < first[task] for task in first)
-    alone = training.draw_batch(random.Random(0), tokenizer, part=0.0)
-    assert training.learn(model, optimizer, alone).keys() == {"recall"}
 
 
 def test_what_was_trained_survives_packing_bit_for_bit(
@@ -288,6 +287,12 @@ def test_answers_do_not_depend_on_the_other_questions_and_those_about_pictures_s
         (question.prompt, question.answer, question.shown.size) for question in questions
     ]
     assert {question.shown.tobytes() for question in hidden} == {bytes(story.COVER) * pictures.SIDE**2}
+
+    assert model.config.vision is not None
+    torch.nn.init.constant_(model.vision_tower.patch_embed.proj.weight, float("nan"))
+    story.ask(model, tokenizer, recall.held_out_questions(seed=0)[:1])
+    with pytest.raises(NonFiniteError):
+        story.ask(model, tokenizer, questions)
 
 
 @pytest.mark.slow
