@@ -22,7 +22,8 @@ from ascend_k3.ops.emulator.report import Report
 from ascend_k3.ops.soc import NAMES, SoC, soc
 from ascend_k3.ops.tolerances import RELATIVE_RMS, relative_rms
 
-OPERATORS = ("rms_norm", "attention_residual", "causal_conv1d", "route", "fused_experts")  # folders of ops/ that have kernel/cases.py
+# Folders of ops/ that have kernel/cases.py.
+OPERATORS = ("rms_norm", "attention_residual", "causal_conv1d", "route", "fused_experts")
 MOST_BYTES = 1.1  # of cost.py's, at the judged shapes
 
 

@@ -74,8 +74,8 @@ def fused_experts(
 def permute_tokens(x: Tensor, ids: Tensor, experts: int) -> tuple[Tensor, Tensor, Tensor]:
     """rows[places[t, k]] = x[t]: the row of each pair of a token and a slot, grouped by expert.
 
-    Within an expert the pairs keep their order. Pairs of id -1 are dropped: their place is -1, and as many rows of zeros
-    stand behind the last expert's. Gradient: x.
+    Within an expert the pairs keep their order. Pairs of id -1 are dropped: their place is -1, and as many rows of
+    zeros stand behind the last expert's. Gradient: x.
 
     Args:
         x: [T, D] floating point.
@@ -101,8 +101,8 @@ def permute_tokens(x: Tensor, ids: Tensor, experts: int) -> tuple[Tensor, Tensor
 def unpermute_tokens(rows: Tensor, weights: Tensor, places: Tensor, *, dtype: torch.dtype | None = None) -> Tensor:
     """y_t = sum_k weights[t, k] rows[places[t, k]], slot after slot: what `permute_tokens` took apart, added up again.
 
-    Computed in float32 (float64 if rows or weights are) and rounded once. A place of -1 is left out, whatever its weight.
-    Gradients: rows and weights.
+    Computed in float32 (float64 if rows or weights are) and rounded once. A place of -1 is left out, whatever its
+    weight. Gradients: rows and weights.
 
     Args:
         rows: [P, D] floating point.

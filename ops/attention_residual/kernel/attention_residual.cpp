@@ -1,5 +1,6 @@
 // y = sum_j softmax(s)_j v_j over a token's blocks and its partial sum, s_j = sum(v_j / sqrt(mean(v_j^2) + eps) * query).
 // Each row is read from global memory once. Tokens are shared among vector cores. DTYPE: of all tensors.
+#include "ascend_k3/infinities.h"
 #include "output.h"
 #include "rows.h"
 
@@ -65,6 +66,7 @@ extern "C" __global__ __aicore__ void attention_residual(GM_ADDR blocks, GM_ADDR
                                                          GM_ADDR y, GM_ADDR workspace, GM_ADDR tiling) {
     KERNEL_TASK_TYPE_DEFAULT(KERNEL_TYPE_AIV_ONLY);
     GET_TILING_DATA_WITH_STRUCT(MixTiling, data, tiling);
+    const KeepInfinities keep;
     TPipe pipe;
     AttentionResidual<DTYPE>(pipe, blocks, partial, norm_weight, query_weight, output_norm_weight, y, data).Process();
 }

@@ -21,8 +21,8 @@ NAMES = {torch.float32: "fp32", torch.bfloat16: "bf16", torch.float16: "fp16"}
 EPS = 1e-5
 WIDTH = 7168  # hidden size of K3
 
-# Tokens, blocks, width, whether there is a partial sum, whether there is an output norm, whether it is a shape of K3: up
-# to 8 blocks. Every core reads the weights once, which counts where tokens are few: 8 of them are printed only.
+# Tokens, blocks, width, whether there is a partial sum, an output norm, whether it is a shape of K3: up to 8 blocks, in
+# bfloat16. Every core reads the weights once, which counts where tokens are few: 8 of them are printed only.
 SHAPES = (
     (1, 1, 1, False, False, False),
     (3, 2, 17, True, True, False),
@@ -120,7 +120,10 @@ def _shown(last: bool, norm: bool) -> str:
 
 def _cases() -> Iterator[Case]:
     for dtype, name in NAMES.items():
+        released = dtype == torch.bfloat16
         for tokens, blocks, width, last, norm, judged in SHAPES:
+            if judged and not released:
+                continue
             yield Case(
                 name=f"attention_residual {tokens} x {blocks} x {width}{_shown(last, norm)} {name}",
                 call=partial(_mix, tokens, blocks, width, last, norm, dtype),
@@ -132,6 +135,8 @@ def _cases() -> Iterator[Case]:
                 mutated=(tokens, blocks, width) in MUTATED and dtype != torch.float16,
             )
         for tokens, blocks, width, points, judged in PREPARED:
+            if judged and not released:
+                continue
             yield Case(
                 name=f"attention_residual_prepare {tokens} x {blocks} x {width}, {points} points {name}",
                 call=partial(_prepare, tokens, blocks, width, points, dtype),
@@ -143,6 +148,8 @@ def _cases() -> Iterator[Case]:
                 mutated=(tokens, blocks, width) in MUTATED and dtype != torch.float16,
             )
         for tokens, width, last, norm, judged in UPDATED:
+            if judged and not released:
+                continue
             yield Case(
                 name=f"attention_residual_update {tokens} x {width}{_shown(last, norm)} {name}",
                 call=partial(_update, tokens, width, last, norm, dtype),

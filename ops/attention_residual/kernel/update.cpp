@@ -1,5 +1,6 @@
 // The partial sum joins the statistics of a mixing point: it is one more row of the mixture that they stand for. Without a
 // partial sum only the division is left. DTYPE: of the partial sum, the weights and y; the statistics are float.
+#include "ascend_k3/infinities.h"
 #include "output.h"
 
 using namespace ascend_k3;
@@ -84,6 +85,7 @@ extern "C" __global__ __aicore__ void attention_residual_update(GM_ADDR maximum,
                                                                 GM_ADDR query_weight, GM_ADDR output_norm_weight, GM_ADDR y, GM_ADDR workspace, GM_ADDR tiling) {
     KERNEL_TASK_TYPE_DEFAULT(KERNEL_TYPE_AIV_ONLY);
     GET_TILING_DATA_WITH_STRUCT(MixTiling, data, tiling);
+    const KeepInfinities keep;
     TPipe pipe;
     Update<DTYPE>(pipe, maximum, normalizer, weighted, partial, norm_weight, query_weight, output_norm_weight, y, data).Process();
 }

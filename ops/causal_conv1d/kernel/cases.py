@@ -13,7 +13,7 @@ from ascend_k3.ops.kernel_cases import Case
 
 NAMES = {torch.float32: "fp32", torch.bfloat16: "bf16", torch.float16: "fp16"}
 K3_CHANNELS = 36864  # queries, keys and values of 96 heads of 128
-# lengths of the packed sequences, channels, taps, whether there is an initial window, whether it is tried in mutation tests
+# lengths of the packed sequences, channels, taps, whether there is an initial window, whether mutation tests take it
 PREFILL = (
     ((1,), 1, 2, False, False),
     ((5, 0, 1, 2, 70), 17, 4, True, False),
@@ -21,7 +21,7 @@ PREFILL = (
     ((33,), 300, 7, True, False),
     ((150, 0, 7, 1), 600, 4, True, True),
 )
-# sequences, channels, taps, which rows are padding, whether it is tried in mutation tests
+# sequences, channels, taps, which rows are padding, whether mutation tests take it
 STEP = (
     (1, 1, 2, (), False),
     (5, 17, 4, (0, 3), False),
@@ -35,7 +35,9 @@ def _random(seed: int, *shape: int) -> Tensor:
     return torch.randn(*shape, generator=torch.Generator().manual_seed(seed))
 
 
-def prefill(lengths: Sequence[int], channels: int, taps: int, window: bool, dtype: torch.dtype) -> tuple[Tensor, Tensor]:
+def prefill(
+    lengths: Sequence[int], channels: int, taps: int, window: bool, dtype: torch.dtype
+) -> tuple[Tensor, Tensor]:
     """Packed sequences of `lengths`; the weight is float32, as K3's."""
     x = _random(channels, 1, sum(lengths), channels).to(dtype)
     initial = _random(taps, len(lengths), channels, taps - 1).to(dtype) if window else None
@@ -48,7 +50,9 @@ def step(sequences: int, channels: int, taps: int, padding: Sequence[int], dtype
     windows = _random(taps, sequences + 1, channels, taps - 1).to(dtype)
     slots = torch.arange(sequences, 0, -1)
     slots[list(padding)] = -1
-    y = causal_conv1d_update(_random(channels, sequences, channels).to(dtype), _random(1, channels, 1, taps), windows, slots)
+    y = causal_conv1d_update(
+        _random(channels, sequences, channels).to(dtype), _random(1, channels, 1, taps), windows, slots
+    )
     return y, windows
 
 

@@ -12,12 +12,12 @@ from ascend_k3.ops.kernels import TYPES, KernelLaunch, one_dtype
 HERE = Path(__file__).parent
 DTYPES = (torch.float32, torch.bfloat16, torch.float16)
 VARIANTS = tuple(
-    {"DTYPE": TYPES[dtype], "WEIGHT": TYPES[weight]} for dtype in DTYPES for weight in {torch.float32: None, dtype: None}
+    {"DTYPE": TYPES[dtype], "WEIGHT": TYPES[weight]}
+    for dtype in DTYPES
+    for weight in {torch.float32: None, dtype: None}
 )
 CAUSAL_CONV1D = KernelLaunch(folder=HERE, source="causal_conv1d.cpp", entry="causal_conv1d", variants=VARIANTS)
-UPDATE = KernelLaunch(
-    folder=HERE, source="causal_conv1d_update.cpp", entry="causal_conv1d_update", variants=VARIANTS
-)
+UPDATE = KernelLaunch(folder=HERE, source="causal_conv1d_update.cpp", entry="causal_conv1d_update", variants=VARIANTS)
 
 
 def _defines(op: str, weight: Tensor, **tensors: Tensor) -> dict[str, object]:

@@ -100,5 +100,9 @@ CASES = [
     *(_permute_case(*K3, dtype, judged=True) for dtype in (FLOAT, BF16)),
     *(_unpermute_case(*shape, *dtypes) for shape in SHAPES for dtypes in RETURNED),
     *(_unpermute_case(*MUTATED, *dtypes, mutated=True) for dtypes in ((FLOAT, FLOAT), (BF16, BF16), (FLOAT, BF16))),
-    *(_unpermute_case(*shape, *dtypes, judged=True) for shape in (SMALL_STEP, K3) for dtypes in ((BF16, BF16), (FLOAT, BF16))),
+    *(
+        _unpermute_case(*shape, *dtypes, judged=True)
+        for shape in (SMALL_STEP, K3)
+        for dtypes in ((BF16, BF16), (FLOAT, BF16))
+    ),
 ]

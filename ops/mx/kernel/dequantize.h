@@ -7,18 +7,18 @@ namespace ascend_k3 {
 
 /// Decodes blocks of 32. The codes become halves by their bits, without an instruction of the element format: dav-2201 has
 /// none. All of it is exact.
-template <class Format>
 class MxDequantizer {
    public:
-    __aicore__ inline void Init(TPipe& pipe, uint32_t blocks_a_tile) {
-        pitch_ = blocks_a_tile;
+    __aicore__ inline void Init(TPipe& pipe, const MxFormat& format, uint32_t blocks_a_tile) {
+        format_ = format, pitch_ = blocks_a_tile;
         pipe.InitBuffer(work_, 2 * pitch_ * MX_BLOCK * sizeof(half));
         pipe.InitBuffer(spread_, pitch_ * 32);
         pipe.InitBuffer(small_, 3 * pitch_ * sizeof(int32_t));
         Duplicate(small_.Get<int32_t>()[pitch_], 0, pitch_);  // Brcb takes scales by eight, also beyond the last block
-        if constexpr (Format::spare > 0) {
+        if (format_.spare > 0) {
+            const uint32_t code = (1u << (format_.bits - 1)) - 1;  // without its sign
             pipe.InitBuffer(fields_, 32);
-            Duplicate(fields_.Get<uint16_t>(), static_cast<uint16_t>(0x8000 | field << (16 - Format::bits - Format::spare)), 16);
+            Duplicate(fields_.Get<uint16_t>(), static_cast<uint16_t>(0x8000 | code << (16 - format_.bits - format_.spare)), 16);
         }
     }
 
@@ -29,8 +29,8 @@ class MxDequantizer {
         const uint32_t count = blocks * MX_BLOCK;
         Cast(x, work_.Get<half>(), RoundMode::CAST_NONE, count);
         PipeBarrier<PIPE_V>();
-        if constexpr (Format::shift > 0) {  // apart from the scale: both together may be too large for a float
-            Muls(x, x, static_cast<float>(1 << Format::shift), count);
+        if (format_.shift > 0) {  // apart from the scale: both together may be too large for a float
+            Muls(x, x, format_.PowerOfShift(), count);
             PipeBarrier<PIPE_V>();
         }
         LocalTensor<float> scale = spread_.Get<float>();
@@ -41,8 +41,6 @@ class MxDequantizer {
     }
 
    private:
-    static constexpr uint32_t field = (1 << (Format::bits - 1)) - 1;  // of a code without its sign
-
     /// spread_: the scale of each block eight times. Its bits are those of the byte, but for 0 (2^-127 is subnormal) and 255.
     __aicore__ inline void Scales(const LocalTensor<uint8_t>& scales, uint32_t blocks) {
         LocalTensor<int32_t> byte = small_.Get<int32_t>()[pitch_], nan = byte[pitch_];
@@ -71,7 +69,7 @@ class MxDequantizer {
         LocalTensor<half> value = work_.Get<half>();
         LocalTensor<uint16_t> bits = work_.Get<uint16_t>();
         LocalTensor<int16_t> number = work_.Get<int16_t>();
-        if constexpr (Format::bits == 8) {
+        if (format_.bits == 8) {
             Cast(value, codes, RoundMode::CAST_NONE, count);
             PipeBarrier<PIPE_V>();
             Cast(number, value, RoundMode::CAST_RINT, count);
@@ -91,15 +89,15 @@ class MxDequantizer {
             Or(bits, bits, second.ReinterpretCast<uint16_t>(), count);
             PipeBarrier<PIPE_V>();
         }
-        if constexpr (Format::spare > 0) {  // the sign stays, with copies of itself behind it that are cleared
-            ShiftRight(number, number, static_cast<int16_t>(Format::spare), count);
+        if (format_.spare > 0) {  // the sign stays, with copies of itself behind it that are cleared
+            ShiftRight(number, number, static_cast<int16_t>(format_.spare), count);
             PipeBarrier<PIPE_V>();
             SetMaskCount();
             And(bits, bits, fields_.Get<uint16_t>(), count, 1, BinaryRepeatParams{1, 1, 0, 8, 8, 0});
             SetMaskNorm();
             PipeBarrier<PIPE_V>();
         }
-        if constexpr (std::is_same_v<Format, mxfp8_e4m3>) {  // the largest code is NaN: its half gets the highest exponent
+        if (format_.nan_is_last) {  // its half gets the highest exponent, which is 0x4000 more
             LocalTensor<int16_t> nan = number[pitch_ * MX_BLOCK];
             ShiftLeft(nan.ReinterpretCast<uint16_t>(), bits, static_cast<uint16_t>(1), count);
             PipeBarrier<PIPE_V>();
@@ -115,6 +113,7 @@ class MxDequantizer {
     }
 
     TBuf<TPosition::VECCALC> work_, spread_, small_, fields_;
+    MxFormat format_{};
     uint32_t pitch_ = 0;
 };
 

@@ -5,20 +5,22 @@
 
 using namespace ascend_k3;
 
-template <class T, class Format>
+template <class T>
 class MxDequantize {
    public:
     __aicore__ inline MxDequantize(TPipe& pipe, GM_ADDR codes, GM_ADDR scales, GM_ADDR x, const MxTiling& tiling) : tiling_(tiling) {
+        const MxFormat format = mx_format(tiling.format);
+        block_bytes_ = format.BlockBytes();
         first_ = GetBlockIdx() * tiling.blocks_a_core;
         last_ = first_ + tiling.blocks_a_core < tiling.blocks ? first_ + tiling.blocks_a_core : tiling.blocks;
         x_.SetGlobalBuffer(reinterpret_cast<__gm__ T*>(x));
         codes_.SetGlobalBuffer(reinterpret_cast<__gm__ uint8_t*>(codes));
         scales_.SetGlobalBuffer(reinterpret_cast<__gm__ uint8_t*>(scales));
         const uint32_t tile = tiling.blocks_a_tile;
-        pipe.InitBuffer(in_, 2, tile * (block_bytes + 1));
+        pipe.InitBuffer(in_, 2, tile * (block_bytes_ + 1));
         pipe.InitBuffer(out_, 2, tile * MX_BLOCK * sizeof(T));
         if constexpr (!is_float) pipe.InitBuffer(work_, tile * MX_BLOCK * sizeof(float));
-        dequantizer_.Init(pipe, tile);
+        dequantizer_.Init(pipe, format, tile);
     }
 
     __aicore__ inline void Process() {
@@ -36,8 +38,8 @@ class MxDequantize {
     /// Codes, and the scales behind those of a whole tile.
     __aicore__ inline void CopyIn(int64_t block, uint32_t blocks) {
         LocalTensor<uint8_t> in = in_.AllocTensor<uint8_t>();
-        DataCopyPad(in, codes_[block * block_bytes], Bytes(blocks * block_bytes), DataCopyPadExtParams<uint8_t>{});
-        DataCopyPad(in[tiling_.blocks_a_tile * block_bytes], scales_[block], Bytes(blocks), DataCopyPadExtParams<uint8_t>{});
+        DataCopyPad(in, codes_[block * block_bytes_], Bytes(blocks * block_bytes_), DataCopyPadExtParams<uint8_t>{});
+        DataCopyPad(in[tiling_.blocks_a_tile * block_bytes_], scales_[block], Bytes(blocks), DataCopyPadExtParams<uint8_t>{});
         in_.EnQue(in);
     }
 
@@ -49,7 +51,7 @@ class MxDequantize {
             work = x;
         else
             work = work_.Get<float>();
-        dequantizer_.Run(work, in, in[tiling_.blocks_a_tile * block_bytes], blocks);
+        dequantizer_.Run(work, in, in[tiling_.blocks_a_tile * block_bytes_], blocks);
         in_.FreeTensor(in);
         if constexpr (!is_float) {
             PipeBarrier<PIPE_V>();
@@ -65,15 +67,15 @@ class MxDequantize {
     }
 
     static constexpr bool is_float = std::is_same_v<T, float>;
-    static constexpr uint32_t block_bytes = MX_BLOCK_BYTES<Format>;
     MxTiling tiling_;
+    uint32_t block_bytes_ = 0;
     int64_t first_ = 0, last_ = 0;
     GlobalTensor<T> x_;
     GlobalTensor<uint8_t> codes_, scales_;
     TQue<TPosition::VECIN, 1> in_;
     TQue<TPosition::VECOUT, 1> out_;
     TBuf<TPosition::VECCALC> work_;
-    MxDequantizer<Format> dequantizer_;
+    MxDequantizer dequantizer_;
 };
 
 extern "C" __global__ __aicore__ void mx_dequantize(GM_ADDR codes, GM_ADDR scales, GM_ADDR x, GM_ADDR workspace, GM_ADDR tiling) {
@@ -81,5 +83,5 @@ extern "C" __global__ __aicore__ void mx_dequantize(GM_ADDR codes, GM_ADDR scale
     GET_TILING_DATA_WITH_STRUCT(MxTiling, data, tiling);
     const KeepInfinities keep;
     TPipe pipe;
-    with_format(data.format, [&](auto format) { MxDequantize<DTYPE, decltype(format)>(pipe, codes, scales, x, data).Process(); });
+    MxDequantize<DTYPE>(pipe, codes, scales, x, data).Process();
 }

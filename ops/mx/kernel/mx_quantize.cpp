@@ -4,10 +4,12 @@
 
 using namespace ascend_k3;
 
-template <class T, class Format>
+template <class T>
 class MxQuantize {
    public:
     __aicore__ inline MxQuantize(TPipe& pipe, GM_ADDR x, GM_ADDR codes, GM_ADDR scales, const MxTiling& tiling) : tiling_(tiling) {
+        const MxFormat format = mx_format(tiling.format);
+        block_bytes_ = format.BlockBytes();
         first_ = GetBlockIdx() * tiling.blocks_a_core;
         last_ = first_ + tiling.blocks_a_core < tiling.blocks ? first_ + tiling.blocks_a_core : tiling.blocks;
         x_.SetGlobalBuffer(reinterpret_cast<__gm__ T*>(x));
@@ -15,9 +17,9 @@ class MxQuantize {
         scales_.SetGlobalBuffer(reinterpret_cast<__gm__ uint8_t*>(scales));
         const uint32_t tile = tiling.blocks_a_tile;
         pipe.InitBuffer(in_, 2, tile * MX_BLOCK * sizeof(T));
-        pipe.InitBuffer(out_, 2, tile * (block_bytes + 1));
+        pipe.InitBuffer(out_, 2, tile * (block_bytes_ + 1));
         if constexpr (!is_float) pipe.InitBuffer(work_, tile * MX_BLOCK * sizeof(float));
-        quantizer_.Init(pipe, tile, tiling.carry);
+        quantizer_.Init(pipe, format, tile, tiling.carry);
     }
 
     __aicore__ inline void Process() {
@@ -41,7 +43,7 @@ class MxQuantize {
     __aicore__ inline void Compute(uint32_t blocks) {
         LocalTensor<T> x = in_.DeQue<T>();
         LocalTensor<uint8_t> out = out_.AllocTensor<uint8_t>();
-        LocalTensor<uint8_t> scales = out[tiling_.blocks_a_tile * block_bytes];
+        LocalTensor<uint8_t> scales = out[tiling_.blocks_a_tile * block_bytes_];
         if constexpr (is_float) {
             quantizer_.Run(x, out, scales, blocks);
             in_.FreeTensor(x);
@@ -57,26 +59,26 @@ class MxQuantize {
 
     __aicore__ inline void CopyOut(int64_t block, uint32_t blocks) {
         LocalTensor<uint8_t> out = out_.DeQue<uint8_t>();
-        DataCopyPad(codes_[block * block_bytes], out, Bytes(blocks * block_bytes));
-        DataCopyPad(scales_[block], out[tiling_.blocks_a_tile * block_bytes], Bytes(blocks));
+        DataCopyPad(codes_[block * block_bytes_], out, Bytes(blocks * block_bytes_));
+        DataCopyPad(scales_[block], out[tiling_.blocks_a_tile * block_bytes_], Bytes(blocks));
         out_.FreeTensor(out);
     }
 
     static constexpr bool is_float = std::is_same_v<T, float>;
-    static constexpr uint32_t block_bytes = MX_BLOCK_BYTES<Format>;
     MxTiling tiling_;
+    uint32_t block_bytes_ = 0;
     int64_t first_ = 0, last_ = 0;
     GlobalTensor<T> x_;
     GlobalTensor<uint8_t> codes_, scales_;
     TQue<TPosition::VECIN, 1> in_;
     TQue<TPosition::VECOUT, 1> out_;
     TBuf<TPosition::VECCALC> work_;
-    MxQuantizer<Format> quantizer_;
+    MxQuantizer quantizer_;
 };
 
 extern "C" __global__ __aicore__ void mx_quantize(GM_ADDR x, GM_ADDR codes, GM_ADDR scales, GM_ADDR workspace, GM_ADDR tiling) {
     KERNEL_TASK_TYPE_DEFAULT(KERNEL_TYPE_AIV_ONLY);
     GET_TILING_DATA_WITH_STRUCT(MxTiling, data, tiling);
     TPipe pipe;
-    with_format(data.format, [&](auto format) { MxQuantize<DTYPE, decltype(format)>(pipe, x, codes, scales, data).Process(); });
+    MxQuantize<DTYPE>(pipe, x, codes, scales, data).Process();
 }

@@ -7,17 +7,16 @@ namespace ascend_k3 {
 
 /// Quantizes blocks of 32 floats. Every step is exact but the one that rounds: it is done on the bits of a half that was
 /// rounded to odd, so that the two roundings are one. No instruction of the element format is used: dav-2201 has none.
-template <class Format>
 class MxQuantizer {
    public:
-    __aicore__ inline void Init(TPipe& pipe, uint32_t blocks_a_tile, int32_t carry) {
-        carry_ = carry;
+    __aicore__ inline void Init(TPipe& pipe, const MxFormat& format, uint32_t blocks_a_tile, int32_t carry) {
+        format_ = format, carry_ = carry;
         pipe.InitBuffer(work_, blocks_a_tile * MX_BLOCK * sizeof(float));
         pipe.InitBuffer(spread_, 2 * blocks_a_tile * 32);
         pipe.InitBuffer(small_, 4 * blocks_a_tile * sizeof(float));
         pitch_ = blocks_a_tile;
         Duplicate(small_.Get<float>(), 0.0f, pitch_);  // Brcb takes scales by eight, also beyond the last block
-        if constexpr (Format::bits == 4) {  // neighbours are a byte together: the second counts 16 times
+        if (format_.bits == 4) {  // neighbours are a byte together: the second counts 16 times
             pipe.InitBuffer(weights_, 32);
             uint64_t even[] = {0x5555, 0}, odd[] = {0xaaaa, 0};
             LocalTensor<half> weights = weights_.Get<half>();
@@ -66,7 +65,7 @@ class MxQuantizer {
         ShiftRight(byte, byte, FLOAT_MANTISSA, count);
         PipeBarrier<PIPE_V>();
         Mins(nan, nan, 1, count);
-        Adds(byte, byte, -Format::emax, count);
+        Adds(byte, byte, -format_.emax, count);
         PipeBarrier<PIPE_V>();
         Muls(inverse, nan, 255, count);
         Maxs(byte, byte, 0, count);
@@ -98,15 +97,15 @@ class MxQuantizer {
             Mul(x[part], x[part], inverse, blocks * 8, 1, BinaryRepeatParams{4, 4, 1, 32, 32, 8});
         SetMaskNorm();
         PipeBarrier<PIPE_V>();
-        if constexpr (Format::shift > 0) {  // apart from the scale: both together may be too small for a float
-            Muls(x, x, 1.0f / (1 << Format::shift), blocks * MX_BLOCK);
+        if (format_.shift > 0) {  // apart from the scale: both together may be too small for a float
+            Muls(x, x, 1.0f / format_.PowerOfShift(), blocks * MX_BLOCK);
             PipeBarrier<PIPE_V>();
         }
     }
 
     /// work_: the codes as 16-bit integers.
     __aicore__ inline void Round(const LocalTensor<float>& x, uint32_t blocks) {
-        constexpr int32_t drop = 16 - Format::bits;
+        const int32_t drop = 16 - format_.bits;
         const uint32_t count = blocks * MX_BLOCK;
         LocalTensor<half> value = work_.Get<half>();
         LocalTensor<uint16_t> bits = work_.Get<uint16_t>(), last = bits[pitch_ * MX_BLOCK];
@@ -119,16 +118,16 @@ class MxQuantizer {
             And(bits[part], bits[part], mask, blocks * 16, 1, BinaryRepeatParams{2, 2, 1, 16, 16, 8});
         SetMaskNorm();
         PipeBarrier<PIPE_V>();
-        Mins(value, value, static_cast<half>(Format::largest), count);
+        Mins(value, value, static_cast<half>(format_.largest), count);
         PipeBarrier<PIPE_V>();
-        Maxs(value, value, static_cast<half>(-Format::largest), count);
+        Maxs(value, value, static_cast<half>(-format_.largest), count);
         PipeBarrier<PIPE_V>();
-        if constexpr (Format::spare > 0) {
-            ShiftLeft(number, number, static_cast<int16_t>(Format::spare), count);  // the sign stays
+        if (format_.spare > 0) {
+            ShiftLeft(number, number, static_cast<int16_t>(format_.spare), count);  // the sign stays
             PipeBarrier<PIPE_V>();
         }
         // Half to even: add half of the last bit that stays, less one where that bit is 0.
-        ShiftLeft(last, bits, static_cast<uint16_t>(Format::bits - 1), count);
+        ShiftLeft(last, bits, static_cast<uint16_t>(format_.bits - 1), count);
         PipeBarrier<PIPE_V>();
         ShiftRight(last, last, static_cast<uint16_t>(15), count);
         PipeBarrier<PIPE_V>();
@@ -145,7 +144,7 @@ class MxQuantizer {
         LocalTensor<half> number = work_.Get<half>();
         Cast(number, work_.Get<int16_t>(), RoundMode::CAST_RINT, count);
         PipeBarrier<PIPE_V>();
-        if constexpr (Format::bits == 8) {
+        if (format_.bits == 8) {
             Cast(codes, number, RoundMode::CAST_RINT, count);
         } else {
             LocalTensor<half> pair = number[pitch_ * MX_BLOCK * 3 / 2];  // the last quarter of work_
@@ -160,6 +159,7 @@ class MxQuantizer {
     }
 
     TBuf<TPosition::VECCALC> work_, spread_, small_, weights_;
+    MxFormat format_{};
     uint32_t pitch_ = 0;
     int32_t carry_ = 0;
 };

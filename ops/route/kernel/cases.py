@@ -11,7 +11,7 @@ from ascend_k3.ops.kernel_cases import Case
 from ascend_k3.ops.route import cost, route
 
 NAMES = {torch.float32: "fp32", torch.bfloat16: "bf16", torch.float16: "fp16"}
-# tokens, experts, top_k, renormalized, scaling factor, whether it is tried in mutation tests
+# tokens, experts, top_k, renormalized, scaling factor, whether mutation tests take it
 SHAPES = (
     (1, 1, 1, True, 1.0, False),
     (5, 8, 2, True, 2.5, False),

@@ -10,9 +10,7 @@ from torch import Tensor
 from ascend_k3.ops.kernels import TYPES, KernelLaunch, for_dtypes, one_dtype
 
 DTYPES = (torch.float32, torch.bfloat16, torch.float16)
-ROUTE = KernelLaunch(
-    folder=Path(__file__).parent, source="route.cpp", entry="route", variants=for_dtypes(*DTYPES)
-)
+ROUTE = KernelLaunch(folder=Path(__file__).parent, source="route.cpp", entry="route", variants=for_dtypes(*DTYPES))
 
 
 def route(logits: Tensor, bias: Tensor, top_k: int, renormalize: bool, scaling_factor: float) -> tuple[Tensor, Tensor]:

@@ -5,18 +5,20 @@
 
 using namespace ascend_k3;
 
-template <class T, class Format>
+template <class T>
 class SituGluMxQuantize {
    public:
     __aicore__ inline SituGluMxQuantize(TPipe& pipe, GM_ADDR gate_up, GM_ADDR codes, GM_ADDR scales, const SituTiling& tiling) : tiling_(tiling) {
+        const MxFormat format = mx_format(tiling.format);
+        block_bytes_ = format.BlockBytes();
         codes_.SetGlobalBuffer(reinterpret_cast<__gm__ uint8_t*>(codes));
         scales_.SetGlobalBuffer(reinterpret_cast<__gm__ uint8_t*>(scales));
         const uint32_t most = tiling.rows_a_tile * tiling.columns;
         blocks_a_tile_ = (most / MX_BLOCK + 7) / 8 * 8;
         input_.Init(pipe, gate_up, tiling);
-        pipe.InitBuffer(out_, 2, blocks_a_tile_ * (block_bytes + 1));
+        pipe.InitBuffer(out_, 2, blocks_a_tile_ * (block_bytes_ + 1));
         activation_.Init(pipe, most, tiling);
-        quantizer_.Init(pipe, blocks_a_tile_, tiling.carry);
+        quantizer_.Init(pipe, format, blocks_a_tile_, tiling.carry);
     }
 
     __aicore__ inline void Process() {
@@ -45,7 +47,7 @@ class SituGluMxQuantize {
             Cast(y, narrow, RoundMode::CAST_NONE, count);
             PipeBarrier<PIPE_V>();
         }
-        quantizer_.Run(y, out, out[blocks_a_tile_ * block_bytes], count / MX_BLOCK);
+        quantizer_.Run(y, out, out[blocks_a_tile_ * block_bytes_], count / MX_BLOCK);
         input_.Free(pair);
         out_.EnQue(out);
     }
@@ -55,19 +57,18 @@ class SituGluMxQuantize {
         LocalTensor<uint8_t> out = out_.template DeQue<uint8_t>();
         const int64_t block = (tile.row * tiling_.width + tile.column) / MX_BLOCK;
         const uint32_t blocks = tile.rows * tile.columns / MX_BLOCK;
-        DataCopyPad(codes_[block * block_bytes], out, DataCopyExtParams{1, blocks * block_bytes, 0, 0, 0});
-        DataCopyPad(scales_[block], out[blocks_a_tile_ * block_bytes], DataCopyExtParams{1, blocks, 0, 0, 0});
+        DataCopyPad(codes_[block * block_bytes_], out, DataCopyExtParams{1, blocks * block_bytes_, 0, 0, 0});
+        DataCopyPad(scales_[block], out[blocks_a_tile_ * block_bytes_], DataCopyExtParams{1, blocks, 0, 0, 0});
         out_.FreeTensor(out);
     }
 
-    static constexpr uint32_t block_bytes = MX_BLOCK_BYTES<Format>;
     SituTiling tiling_;
-    uint32_t blocks_a_tile_ = 0;
+    uint32_t blocks_a_tile_ = 0, block_bytes_ = 0;
     GlobalTensor<uint8_t> codes_, scales_;
     SituInput<T> input_;
     TQue<TPosition::VECOUT, 1> out_;
     SituActivation activation_;
-    MxQuantizer<Format> quantizer_;
+    MxQuantizer quantizer_;
 };
 
 extern "C" __global__ __aicore__ void situ_glu_mx_quantize(GM_ADDR gate_up, GM_ADDR codes, GM_ADDR scales, GM_ADDR workspace, GM_ADDR tiling) {
@@ -75,5 +76,5 @@ extern "C" __global__ __aicore__ void situ_glu_mx_quantize(GM_ADDR gate_up, GM_A
     GET_TILING_DATA_WITH_STRUCT(SituTiling, data, tiling);
     const KeepInfinities keep;
     TPipe pipe;
-    with_format(data.format, [&](auto format) { SituGluMxQuantize<DTYPE, decltype(format)>(pipe, gate_up, codes, scales, data).Process(); });
+    SituGluMxQuantize<DTYPE>(pipe, gate_up, codes, scales, data).Process();
 }

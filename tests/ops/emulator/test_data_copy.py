@@ -29,9 +29,7 @@ FIELDS = (
 ).split()
 
 
-def run(
-    source: Any, soc: str, size: int, op: str, y: Bytes | None = None, **fields: int
-) -> tuple[Bytes, emulator.Report]:
+def run(source: Any, soc: str, size: int, op: str, y: Any = None, **fields: int) -> tuple[Bytes, emulator.Report]:
     copies = source("copies.cpp")
     values = dict.fromkeys(FIELDS, 0) | {"op": copies.opcodes[op]} | fields
     params = struct.pack("<4i2q8i", *(values[name] for name in FIELDS))
@@ -78,7 +76,7 @@ def test_blocks_lie_a_gap_apart(source: Any, soc: str, count: int, length: int, 
 
 
 def test_within_ub_moves_consecutive_elements(source: Any) -> None:
-    y, report = run(source, "a3", 2, "within_count", count=160)
+    y, report = run(source, "a3", 4, "within_count", count=80)
     assert report.hazards == () and np.array_equal(y, np.concatenate([BASE[ROOM : ROOM + 320], BASE[320:ROOM]]))
 
 

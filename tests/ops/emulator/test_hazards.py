@@ -106,7 +106,7 @@ def launch(source: Any, soc: str, name: str, fixed: int, **options: Any) -> emul
     hazards = source("hazards.cpp")
     x, y, z = np.zeros(2 * TILE, np.float32), np.ones(TILE, np.float32), np.zeros(TILE, np.float32)
     outputs = [2] if name == "unwritten_output" else []
-    kernel = hazards.build(soc)
+    kernel: emulator.Kernel = hazards.build(soc)
     return kernel.launch(1, x, y, z, hazards.opcodes[name], fixed, workspace=4 * TILE, outputs=outputs, **options)
 
 

@@ -89,9 +89,8 @@ def launch(source: Any, name: str, fixed: int, **options: Any) -> emulator.Repor
     x, y = np.ones(512, np.float32), np.ones(256, np.float32)
     width = 9 if name == "silent_return" else 256
     outputs = [1] if name == "silent_return" else []
-    return public.build().launch(
-        1, x, y, public.opcodes[name], fixed, width, workspace=1024, outputs=outputs, **options
-    )
+    kernel: emulator.Kernel = public.build()
+    return kernel.launch(1, x, y, public.opcodes[name], fixed, width, workspace=1024, outputs=outputs, **options)
 
 
 def test_all_cases_are_run(source: Any) -> None:

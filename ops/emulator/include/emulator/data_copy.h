@@ -70,56 +70,89 @@ void store_row(uint8_t* to, const uint8_t* from, int64_t bytes, const emulator::
 
 /// What stands before and behind the bytes of a row in UB, up to whole blocks of 32 bytes. Source: the page of DataCopyPad
 /// (GM to UB): without paddings the rest of the last block is filled with the row's first element; with them, paddings and
-/// rest are paddingValue when isPad is set and otherwise random.
+/// rest are paddingValue when isPad is set and otherwise random. In L1 only the latter (DataCopyPad, GM to L1).
 struct PadFill {
     int64_t left = 0, right = 0;  // bytes
-    bool value_given = false;
+    bool value_given = false, in_l1 = false;
     int64_t whole(int64_t bytes) const { return (left + bytes + right + 31) / 32 * 32; }
-    bool first_element() const { return left == 0 && right == 0; }
+    bool first_element() const { return left == 0 && right == 0 && !in_l1; }
     bool undefined() const { return !first_element() && !value_given; }
 };
 
-/// Bytes [begin, end) filled with copies of `value`; a cut element stays at the end.
-template <class T>
-void fill_bytes(uint8_t* begin, int64_t bytes, T value) {
-    for (int64_t i = 0; i < bytes; i += static_cast<int64_t>(sizeof(T)))
-        std::memcpy(begin + i, &value, static_cast<size_t>(std::min<int64_t>(sizeof(T), bytes - i)));
+// What follows works on bytes: one code for all types of elements.
+
+/// An element of up to 16 bytes, to fill with.
+struct Filler {
+    uint8_t bytes[16] = {};
+    int64_t size = 1;
+    template <class T>
+    static Filler of(const T& value) {
+        static_assert(sizeof(T) <= 16);
+        Filler out;
+        std::memcpy(out.bytes, &value, sizeof(T));
+        out.size = sizeof(T);
+        return out;
+    }
+    /// Copies of it from `begin` on; a cut one stays at the end.
+    void fill(uint8_t* begin, int64_t count) const {
+        for (int64_t i = 0; i < count; i += size) std::memcpy(begin + i, bytes, static_cast<size_t>(std::min(size, count - i)));
+    }
+};
+
+/// An instruction that moves bytes between global memory and a local one.
+inline emulator::Instruction move_instruction(const char* call, Site at, emulator::Pipe pipe, const char* path, int64_t bytes) {
+    emulator::Instruction out;
+    out.pipe = pipe, out.name = call, out.at = at;
+    out.cost = emulator::Cost::move(path, static_cast<uint64_t>(bytes));
+    return out;
+}
+
+inline emulator::Access in_rows(emulator::Access access, int64_t rows, int64_t pitch) {
+    access.runs = rows, access.pitch = pitch;
+    return access;
 }
 
 template <class T>
-void copy_in(const char* call, Site at, const LocalTensor<T>& dst, const GlobalTensor<T>& src, Rows rows, uint32_t source_align, PadFill fill = {}, T value = T{}) {
+LocalTensor<uint8_t> bytes_of(const LocalTensor<T>& tensor) { return tensor.template ReinterpretCast<uint8_t>(); }
+
+/// What DataCopyPad copies into.
+inline bool in_reach(const LocalTensor<uint8_t>& dst, const char* call, Site at) {
+    const bool reached = dst.space() == emulator::Space::UB || (is_3510 && dst.space() == emulator::Space::L1);
+    return emulator::require(reached, "wrong_core", at, call, is_3510 ? "this form copies into UB or L1." : "this form copies into UB.");
+}
+
+inline const char* path_into(const LocalTensor<uint8_t>& dst) { return dst.space() == emulator::Space::UB ? "GM->UB" : "GM->L1"; }
+
+inline void copy_in(const char* call, Site at, const LocalTensor<uint8_t>& dst, const GlobalTensor<uint8_t>& src, Rows rows, uint32_t source_align,
+                    PadFill fill, Filler value) {
     using emulator::Access;
-    if (!emulator::require(dst.space() == emulator::Space::UB, "wrong_core", at, call, "this form copies into UB.")) return;
-    emulator::Instruction instruction;
-    instruction.pipe = emulator::Pipe::MTE2, instruction.name = call, instruction.at = at;
-    instruction.cost = emulator::Cost::move("GM->UB", static_cast<uint64_t>(rows.count * rows.bytes));
-    Access from = src.bytes(Access::Kind::Read, "src", 0, rows.bytes, source_align);
-    from.runs = rows.count, from.pitch = rows.source_pitch;
+    if (!in_reach(dst, call, at)) return;
+    emulator::Instruction instruction = move_instruction(call, at, emulator::Pipe::MTE2, path_into(dst), rows.count * rows.bytes);
     const int64_t whole = fill.whole(rows.bytes);
     const auto part = [&](int64_t begin, int64_t bytes, bool undefined) {
-        Access to = dst.bytes(Access::Kind::Write, "dst", begin, bytes, begin == 0 ? 32 : 1);
-        to.runs = rows.count, to.pitch = rows.destination_pitch, to.scratch = undefined;
+        Access to = in_rows(dst.bytes(Access::Kind::Write, "dst", begin, bytes, begin == 0 ? 32 : 1), rows.count, rows.destination_pitch);
+        to.scratch = undefined;
         return to;
     };
-    instruction.accesses = {from};
+    instruction.accesses = {in_rows(src.bytes(Access::Kind::Read, "src", 0, rows.bytes, source_align), rows.count, rows.source_pitch)};
     if (fill.undefined() && fill.left > 0) instruction.accesses.push_back(part(0, fill.left, true));
     const int64_t begin = fill.undefined() ? fill.left : 0, end = fill.undefined() ? fill.left + rows.bytes : whole;
     instruction.accesses.push_back(part(begin, end - begin, false));
     if (whole > end) instruction.accesses.push_back(part(end, whole - end, true));
     uint8_t* const out = emulator::core().local(dst.space(), dst.address());
     emulator::issue(std::move(instruction), [=] {
+        const int64_t rest = whole - fill.left - rows.bytes;
         for (int64_t row = 0; row < rows.count; ++row) {
             uint8_t* const to = out + row * rows.destination_pitch;
             const uint8_t* const source = src.host(row * rows.source_pitch);
-            const int64_t rest = whole - fill.left - rows.bytes;
             if (fill.undefined()) {
                 std::memset(to, 0xff, static_cast<size_t>(fill.left));
                 std::memset(to + fill.left + rows.bytes, 0xff, static_cast<size_t>(rest));
             } else if (rest > 0 || fill.left > 0) {
-                T filler = value;
-                if (fill.first_element()) std::memcpy(&filler, source, std::min<size_t>(sizeof(T), static_cast<size_t>(rows.bytes)));
-                fill_bytes(to, fill.left, filler);
-                fill_bytes(to + fill.left + rows.bytes, rest, filler);
+                Filler filler = value;
+                if (fill.first_element()) std::memcpy(filler.bytes, source, static_cast<size_t>(std::min(filler.size, rows.bytes)));
+                filler.fill(to, fill.left);
+                filler.fill(to + fill.left + rows.bytes, rest);
             }
             std::memcpy(to + fill.left, source, static_cast<size_t>(rows.bytes));
         }
@@ -127,17 +160,13 @@ void copy_in(const char* call, Site at, const LocalTensor<T>& dst, const GlobalT
 }
 
 /// Rows one behind the other; behind the last, up to a block of 32 bytes, nothing is defined. Unknown: what stands there.
-template <class T>
-void copy_compact(Site at, const LocalTensor<T>& dst, const GlobalTensor<T>& src, Rows rows) {
+inline void copy_compact(Site at, const LocalTensor<uint8_t>& dst, const GlobalTensor<uint8_t>& src, Rows rows) {
     using emulator::Access;
-    if (!emulator::require(dst.space() == emulator::Space::UB, "wrong_core", at, "DataCopyPad", "this form copies into UB.")) return;
+    if (!in_reach(dst, "DataCopyPad", at)) return;
     const int64_t bytes = rows.count * rows.bytes, rest = (bytes + 31) / 32 * 32 - bytes;
-    emulator::Instruction instruction;
-    instruction.pipe = emulator::Pipe::MTE2, instruction.name = "DataCopyPad", instruction.at = at;
-    instruction.cost = emulator::Cost::move("GM->UB", static_cast<uint64_t>(bytes));
-    Access from = src.bytes(Access::Kind::Read, "src", 0, rows.bytes);
-    from.runs = rows.count, from.pitch = rows.source_pitch;
-    instruction.accesses = {from, dst.bytes(Access::Kind::Write, "dst", 0, bytes)};
+    emulator::Instruction instruction = move_instruction("DataCopyPad", at, emulator::Pipe::MTE2, path_into(dst), bytes);
+    instruction.accesses = {in_rows(src.bytes(Access::Kind::Read, "src", 0, rows.bytes), rows.count, rows.source_pitch),
+                            dst.bytes(Access::Kind::Write, "dst", 0, bytes)};
     if (rest > 0) {
         instruction.accesses.push_back(dst.bytes(Access::Kind::Write, "dst", bytes, rest, 1));
         instruction.accesses.back().scratch = true;
@@ -150,25 +179,29 @@ void copy_compact(Site at, const LocalTensor<T>& dst, const GlobalTensor<T>& src
     });
 }
 
-template <class T>
-void copy_out(const char* call, Site at, const GlobalTensor<T>& dst, const LocalTensor<T>& src, Rows rows, uint32_t destination_align) {
+/// How a row is written to global memory, and the type that atomic writes have to be on for.
+struct Store {
+    void (*row)(uint8_t*, const uint8_t*, int64_t, const emulator::Control&);
+    uint8_t atomic_type;
+    template <class T>
+    static Store of() { return {store_row<T>, atomic::type<T>()}; }
+};
+
+inline void copy_out(const char* call, Site at, const GlobalTensor<uint8_t>& dst, const LocalTensor<uint8_t>& src, Rows rows,
+                     uint32_t destination_align, Store store) {
     EMULATOR_USES("asc_uses_vector");
     using emulator::Access;
     const emulator::Control control = emulator::core().control;
     if (!emulator::require(src.space() == emulator::Space::UB, "wrong_core", at, call, "this form copies from UB to global memory.")) return;
-    if (!emulator::require(!control.atomic || control.atomic_type == 0 || control.atomic_type == atomic::type<T>(), "argument", at, call, "atomic writes are on for another type than the tensor's; give SetAtomicAdd the type of the copy.")) return;
-    emulator::Instruction instruction;
-    instruction.pipe = emulator::Pipe::MTE3, instruction.name = call, instruction.at = at;
-    instruction.cost = emulator::Cost::move("UB->GM", static_cast<uint64_t>(rows.count * rows.bytes));
-    Access from = src.bytes(Access::Kind::Read, "src", 0, rows.bytes);
-    from.runs = rows.count, from.pitch = rows.source_pitch;
-    Access to = dst.bytes(control.atomic ? Access::Kind::Atomic : Access::Kind::Write, "dst", 0, rows.bytes, destination_align);
-    to.runs = rows.count, to.pitch = rows.destination_pitch;
-    instruction.accesses = {from, to};
+    if (!emulator::require(!control.atomic || control.atomic_type == 0 || control.atomic_type == store.atomic_type, "argument", at, call, "atomic writes are on for another type than the tensor's; give SetAtomicAdd the type of the copy.")) return;
+    emulator::Instruction instruction = move_instruction(call, at, emulator::Pipe::MTE3, "UB->GM", rows.count * rows.bytes);
+    const Access::Kind kind = control.atomic ? Access::Kind::Atomic : Access::Kind::Write;
+    instruction.accesses = {in_rows(src.bytes(Access::Kind::Read, "src", 0, rows.bytes), rows.count, rows.source_pitch),
+                            in_rows(dst.bytes(kind, "dst", 0, rows.bytes, destination_align), rows.count, rows.destination_pitch)};
     const uint8_t* const in = emulator::core().local(src.space(), src.address());
     emulator::issue(std::move(instruction), [=] {
         for (int64_t row = 0; row < rows.count; ++row)
-            store_row<T>(dst.host(row * rows.destination_pitch), in + row * rows.source_pitch, rows.bytes, control);
+            store.row(dst.host(row * rows.destination_pitch), in + row * rows.source_pitch, rows.bytes, control);
     });
 }
 
@@ -184,9 +217,8 @@ inline bool legal_copy(const DataCopyParams& p, const char* call, Site at) {
     return emulator::require(p.blockCount <= 4095, "argument", at, call, "blockCount is " + std::to_string(p.blockCount) + "; it may be at most 4095.");
 }
 
-template <class T>
-bool legal_count(uint32_t count, const char* call, Site at) {
-    return emulator::require(count > 0 && count * sizeof(T) % 32 == 0, "alignment", at, call, std::to_string(count) + " elements are " + std::to_string(count * sizeof(T)) + " bytes; a copy without padding moves a positive multiple of 32: take DataCopyPad for the tail.");
+inline bool legal_count(int64_t count, int64_t bytes, const char* call, Site at) {
+    return emulator::require(bytes > 0 && bytes % 32 == 0, "alignment", at, call, std::to_string(count) + " elements are " + std::to_string(bytes) + " bytes; a copy without padding moves a positive multiple of 32: take DataCopyPad for the tail.");
 }
 
 template <class T>
@@ -196,12 +228,12 @@ void DataCopy(const LocalTensor<T>& dst, const GlobalTensor<T>& src, uint32_t co
 
 template <class T>
 void DataCopy(const GlobalTensor<T>& dst, const LocalTensor<T>& src, const DataCopyParams& params, Site at = Site::here()) {
-    if (legal_copy(params, "DataCopy", at)) copy_out("DataCopy", at, dst, src, block_rows(params), sizeof(T));
+    if (legal_copy(params, "DataCopy", at)) copy_out("DataCopy", at, dst.raw(), bytes_of(src), block_rows(params), sizeof(T), Store::of<T>());
 }
 template <class T>
 void DataCopy(const GlobalTensor<T>& dst, const LocalTensor<T>& src, uint32_t count, Site at = Site::here()) {
     const int64_t bytes = static_cast<int64_t>(count) * static_cast<int64_t>(sizeof(T));
-    if (legal_count<T>(count, "DataCopy", at)) copy_out("DataCopy", at, dst, src, {1, bytes, bytes, bytes}, sizeof(T));
+    if (legal_count(count, bytes, "DataCopy", at)) copy_out("DataCopy", at, dst.raw(), bytes_of(src), {1, bytes, bytes, bytes}, sizeof(T), Store::of<T>());
 }
 
 /// Within UB, on the vector pipe.
@@ -211,12 +243,11 @@ void DataCopy(const LocalTensor<T>& dst, const LocalTensor<T>& src, const DataCo
 // ---- In bytes, with padding ----
 
 /// False for a copy of nothing too, which the documentation says does nothing.
-template <class T>
-bool legal_pad(const DataCopyExtParams& p, const char* call, Site at) {
+inline bool legal_pad(const DataCopyExtParams& p, int64_t size, const char* call, Site at) {
     if (p.blockCount == 0 || p.blockLen == 0) return false;
     return emulator::require(p.blockCount <= 4095, "argument", at, call, "blockCount is " + std::to_string(p.blockCount) + "; it may be at most 4095.") &&
            emulator::require(p.blockLen <= 2097151, "argument", at, call, "blockLen is " + std::to_string(p.blockLen) + "; it counts bytes and may be at most 2097151.") &&
-           emulator::require(p.blockLen % sizeof(T) == 0, "alignment", at, call, "blockLen is " + std::to_string(p.blockLen) + " bytes; it has to be a multiple of the element's " + std::to_string(sizeof(T)) + ".");
+           emulator::require(p.blockLen % size == 0, "alignment", at, call, "blockLen is " + std::to_string(p.blockLen) + " bytes; it has to be a multiple of the element's " + std::to_string(size) + ".");
 }
 
 /// Gaps in global memory (bytes) and in UB (blocks of 32 bytes). `lowest`: of the one in global memory.
@@ -231,26 +262,28 @@ inline bool legal_gaps(int64_t global_gap, int64_t local_gap, int64_t lowest, co
 template <class T, PaddingMode mode = PaddingMode::Normal>
 void DataCopyPad(const LocalTensor<T>& dst, const GlobalTensor<T>& src, const DataCopyExtParams& params, const DataCopyPadExtParams<T>& pad, Site at = Site::here()) {
     static_assert(mode == PaddingMode::Normal || is_3510, "DataCopyPad: the compact mode exists on dav-3510 only");
-    if (!legal_pad<T>(params, "DataCopyPad", at) || !legal_gaps(params.srcStride, params.dstStride, -static_cast<int64_t>(params.blockLen), "DataCopyPad", at)) return;
+    if (!legal_pad(params, sizeof(T), "DataCopyPad", at) || !legal_gaps(params.srcStride, params.dstStride, -static_cast<int64_t>(params.blockLen), "DataCopyPad", at)) return;
     const int64_t size = sizeof(T), bytes = params.blockLen, source_pitch = bytes + static_cast<int64_t>(params.srcStride);
-    if (mode == PaddingMode::Compact) return copy_compact(at, dst, src, Rows{params.blockCount, bytes, source_pitch, bytes});
-    const PadFill fill{pad.leftPadding * size, pad.rightPadding * size, pad.isPad};
+    if (mode == PaddingMode::Compact) return copy_compact(at, bytes_of(dst), src.raw(), Rows{params.blockCount, bytes, source_pitch, bytes});
+    const PadFill fill{pad.leftPadding * size, pad.rightPadding * size, pad.isPad, dst.space() == emulator::Space::L1};
     if (!emulator::require(fill.left <= 32 && fill.right <= 32, "argument", at, "DataCopyPad", "leftPadding " + std::to_string(pad.leftPadding) + " and rightPadding " + std::to_string(pad.rightPadding) + " may be at most 32 bytes each.")) return;
     if constexpr (sizeof(T) == 8) {
         const T zero{};
         if (!emulator::require(!pad.isPad || std::memcmp(&pad.paddingValue, &zero, sizeof(T)) == 0, "argument", at, "DataCopyPad", "paddingValue of a type of 64 bits can only be 0.")) return;
     }
-    copy_in("DataCopyPad", at, dst, src, {params.blockCount, bytes, source_pitch, fill.whole(bytes) + static_cast<int64_t>(params.dstStride) * 32}, 1, fill, pad.paddingValue);
+    const Rows rows{params.blockCount, bytes, source_pitch, fill.whole(bytes) + static_cast<int64_t>(params.dstStride) * 32};
+    copy_in("DataCopyPad", at, bytes_of(dst), src.raw(), rows, 1, fill, Filler::of(pad.paddingValue));
 }
 /// dst row r = src row r: exactly blockLen bytes; in UB each row begins at a block of 32 bytes, in the compact mode
 /// (dav-3510) where the last one ended. Source: the page of DataCopyPad (UB to GM).
 template <class T, PaddingMode mode = PaddingMode::Normal>
 void DataCopyPad(const GlobalTensor<T>& dst, const LocalTensor<T>& src, const DataCopyExtParams& params, Site at = Site::here()) {
     static_assert(mode == PaddingMode::Normal || is_3510, "DataCopyPad: the compact mode exists on dav-3510 only");
-    if (!legal_pad<T>(params, "DataCopyPad", at) || !legal_gaps(params.dstStride, params.srcStride, 0, "DataCopyPad", at)) return;
+    if (!legal_pad(params, sizeof(T), "DataCopyPad", at) || !legal_gaps(params.dstStride, params.srcStride, 0, "DataCopyPad", at)) return;
     const int64_t bytes = params.blockLen, whole = mode == PaddingMode::Compact ? bytes : (bytes + 31) / 32 * 32;
     const int64_t gap = mode == PaddingMode::Compact ? 0 : static_cast<int64_t>(params.srcStride) * 32;
-    copy_out("DataCopyPad", at, dst, src, {params.blockCount, bytes, whole + gap, bytes + static_cast<int64_t>(params.dstStride)}, 1);
+    const Rows rows{params.blockCount, bytes, whole + gap, bytes + static_cast<int64_t>(params.dstStride)};
+    copy_out("DataCopyPad", at, dst.raw(), bytes_of(src), rows, 1, Store::of<T>());
 }
 template <class T>
 void DataCopyPad(const LocalTensor<T>& dst, const GlobalTensor<T>& src, const DataCopyParams& p, const DataCopyPadParams& pad, Site at = Site::here()) {
@@ -265,19 +298,14 @@ void DataCopyPad(const GlobalTensor<T>& dst, const LocalTensor<T>& src, const Da
 
 // ---- Global memory to a local one: UB, or L1 as its rows are (see cube_copy.h for the fractal layouts) ----
 
-template <class T>
-void copy_rows_in(const char* call, Site at, const LocalTensor<T>& dst, const GlobalTensor<T>& src, Rows rows) {
-    if (dst.space() == emulator::Space::UB) return copy_in<T>(call, at, dst, src, rows, sizeof(T));
+/// Without padding; `align`: of the address in global memory.
+inline void copy_rows_in(Site at, const LocalTensor<uint8_t>& dst, const GlobalTensor<uint8_t>& src, Rows rows, uint32_t align) {
     using emulator::Access;
-    if (!emulator::require(dst.space() == emulator::Space::L1, "wrong_core", at, call, "global memory is copied into UB or L1 only.")) return;
-    emulator::Instruction instruction;
-    instruction.pipe = emulator::Pipe::MTE2, instruction.name = call, instruction.at = at;
-    instruction.cost = emulator::Cost::move("GM->L1", static_cast<uint64_t>(rows.count * rows.bytes));
-    Access from = src.bytes(Access::Kind::Read, "src", 0, rows.bytes, sizeof(T));
-    from.runs = rows.count, from.pitch = rows.source_pitch;
-    Access to = dst.bytes(Access::Kind::Write, "dst", 0, rows.bytes);
-    to.runs = rows.count, to.pitch = rows.destination_pitch;
-    instruction.accesses = {from, to};
+    const bool reached = dst.space() == emulator::Space::UB || dst.space() == emulator::Space::L1;
+    if (!emulator::require(reached, "wrong_core", at, "DataCopy", "global memory is copied into UB or L1 only.")) return;
+    emulator::Instruction instruction = move_instruction("DataCopy", at, emulator::Pipe::MTE2, path_into(dst), rows.count * rows.bytes);
+    instruction.accesses = {in_rows(src.bytes(Access::Kind::Read, "src", 0, rows.bytes, align), rows.count, rows.source_pitch),
+                            in_rows(dst.bytes(Access::Kind::Write, "dst", 0, rows.bytes), rows.count, rows.destination_pitch)};
     uint8_t* const out = emulator::core().local(dst.space(), dst.address());
     emulator::issue(std::move(instruction), [=] {
         for (int64_t row = 0; row < rows.count; ++row)
@@ -285,14 +313,31 @@ void copy_rows_in(const char* call, Site at, const LocalTensor<T>& dst, const Gl
     });
 }
 
+/// Within UB, on the vector pipe.
+inline void copy_within(Site at, const LocalTensor<uint8_t>& dst, const LocalTensor<uint8_t>& src, Rows rows, int64_t size) {
+    using emulator::Access;
+    const uint64_t bytes = static_cast<uint64_t>(rows.count * rows.bytes);
+    emulator::Instruction instruction;
+    instruction.pipe = emulator::Pipe::V, instruction.name = "DataCopy", instruction.at = at;
+    instruction.cost = emulator::Cost::vector("DataCopy", bytes / static_cast<uint64_t>(size), (bytes + 255) / 256);
+    instruction.accesses = {in_rows(src.bytes(Access::Kind::Read, "src", 0, rows.bytes), rows.count, rows.source_pitch),
+                            in_rows(dst.bytes(Access::Kind::Write, "dst", 0, rows.bytes), rows.count, rows.destination_pitch)};
+    uint8_t* const out = emulator::core().local(dst.space(), dst.address());
+    const uint8_t* const in = emulator::core().local(src.space(), src.address());
+    emulator::issue(std::move(instruction), [=] {
+        for (int64_t row = 0; row < rows.count; ++row)
+            std::memmove(out + row * rows.destination_pitch, in + row * rows.source_pitch, static_cast<size_t>(rows.bytes));
+    });
+}
+
 template <class T>
 void DataCopy(const LocalTensor<T>& dst, const GlobalTensor<T>& src, const DataCopyParams& params, Site at) {
-    if (legal_copy(params, "DataCopy", at)) copy_rows_in("DataCopy", at, dst, src, block_rows(params));
+    if (legal_copy(params, "DataCopy", at)) copy_rows_in(at, bytes_of(dst), src.raw(), block_rows(params), sizeof(T));
 }
 template <class T>
 void DataCopy(const LocalTensor<T>& dst, const GlobalTensor<T>& src, uint32_t count, Site at) {
     const int64_t bytes = static_cast<int64_t>(count) * static_cast<int64_t>(sizeof(T));
-    if (legal_count<T>(count, "DataCopy", at)) copy_rows_in("DataCopy", at, dst, src, {1, bytes, bytes, bytes});
+    if (legal_count(count, bytes, "DataCopy", at)) copy_rows_in(at, bytes_of(dst), src.raw(), {1, bytes, bytes, bytes}, sizeof(T));
 }
 
 /// Between local memories that are not both UB: see cube_copy.h.
@@ -303,29 +348,13 @@ void copy_between(const LocalTensor<T>& dst, const LocalTensor<T>& src, uint32_t
 
 template <class T>
 void DataCopy(const LocalTensor<T>& dst, const LocalTensor<T>& src, const DataCopyParams& params, Site at) {
-    using emulator::Access;
     if (dst.space() != emulator::Space::UB || src.space() != emulator::Space::UB) return copy_between(dst, src, params, at);
-    if (!legal_copy(params, "DataCopy", at)) return;
-    const Rows rows = block_rows(params);
-    emulator::Instruction instruction;
-    instruction.pipe = emulator::Pipe::V, instruction.name = "DataCopy", instruction.at = at;
-    instruction.cost = emulator::Cost::vector("DataCopy", static_cast<uint64_t>(rows.count * rows.bytes) / sizeof(T), static_cast<uint64_t>(rows.count * rows.bytes + 255) / 256);
-    Access from = src.bytes(Access::Kind::Read, "src", 0, rows.bytes);
-    from.runs = rows.count, from.pitch = rows.source_pitch;
-    Access to = dst.bytes(Access::Kind::Write, "dst", 0, rows.bytes);
-    to.runs = rows.count, to.pitch = rows.destination_pitch;
-    instruction.accesses = {from, to};
-    uint8_t* const out = emulator::core().local(dst.space(), dst.address());
-    const uint8_t* const in = emulator::core().local(src.space(), src.address());
-    emulator::issue(std::move(instruction), [=] {
-        for (int64_t row = 0; row < rows.count; ++row)
-            std::memmove(out + row * rows.destination_pitch, in + row * rows.source_pitch, static_cast<size_t>(rows.bytes));
-    });
+    if (legal_copy(params, "DataCopy", at)) copy_within(at, bytes_of(dst), bytes_of(src), block_rows(params), sizeof(T));
 }
 template <class T>
 void DataCopy(const LocalTensor<T>& dst, const LocalTensor<T>& src, uint32_t count, Site at = Site::here()) {
     if (dst.space() != emulator::Space::UB || src.space() != emulator::Space::UB) return copy_between(dst, src, count, at);
-    if (legal_count<T>(count, "DataCopy", at)) DataCopy(dst, src, DataCopyParams{1, static_cast<uint16_t>(count * sizeof(T) / 32), 0, 0}, at);
+    if (legal_count(count, static_cast<int64_t>(count * sizeof(T)), "DataCopy", at)) DataCopy(dst, src, DataCopyParams{1, static_cast<uint16_t>(count * sizeof(T) / 32), 0, 0}, at);
 }
 
 }  // namespace AscendC

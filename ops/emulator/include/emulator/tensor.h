@@ -193,8 +193,16 @@ class GlobalTensor {
         return out;
     }
     uint8_t* host(int64_t offset = 0) const { return emulator::global(address_ + static_cast<uint64_t>(offset), nullptr); }
+    /// The same place as bytes, for code that needs no type.
+    GlobalTensor<uint8_t> raw() const {
+        GlobalTensor<uint8_t> out;
+        out.address_ = address_, out.count_ = count_ * sizeof(T), out.low_ = low_, out.high_ = high_;
+        return out;
+    }
 
    private:
+    template <class U>
+    friend class GlobalTensor;
     uint64_t address_ = 0, count_ = 0;
     int64_t low_ = 0, high_ = -1;
 };

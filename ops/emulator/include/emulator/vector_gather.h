@@ -94,16 +94,16 @@ template <class T>
 bool touch(const LocalTensor<T>& tensor, emulator::Access::Kind kind, const char* operand, int64_t size, std::vector<int64_t> offsets, int64_t other, int64_t other_bytes,
            const char* call, Site at, bool only_once) {
     if (!std::is_sorted(offsets.begin(), offsets.end())) std::sort(offsets.begin(), offsets.end());
-    for (size_t i = 0; only_once && i + 1 < offsets.size(); ++i)
-        if (!emulator::require(offsets[i] != offsets[i + 1], "argument", at, call, std::string("two elements go to byte ") + std::to_string(offsets[i]) + " of " + operand + "; what is then there is undefined."))
-            return false;
+    const auto twice = std::adjacent_find(offsets.begin(), offsets.end());
+    if (only_once && twice != offsets.end())
+        return emulator::require(false, "argument", at, call, std::string("two elements go to byte ") + std::to_string(*twice) + " of " + operand + "; what is then there is undefined.");
     for (size_t begin = 0; begin < offsets.size();) {
         size_t end = begin + 1;
         while (end < offsets.size() && offsets[end] <= offsets[end - 1] + size) ++end;
         const int64_t first = offsets[begin], bytes = offsets[end - 1] + size - first;
         const int64_t low = tensor.address() + first;
-        if (!emulator::require(low >= other + other_bytes || low + bytes <= other, "argument", at, call, "dst and src overlap at byte " + std::to_string(std::max(low, other)) + " of UB."))
-            return false;
+        if (low < other + other_bytes && low + bytes > other)
+            return emulator::require(false, "argument", at, call, "dst and src overlap at byte " + std::to_string(std::max(low, other)) + " of UB.");
         if (!emulator::touch(tensor.bytes(kind, operand, first, bytes, 1))) return false;
         begin = end;
     }
@@ -140,9 +140,11 @@ void elements(const char* call, Site at, const Lanes& given, const LocalTensor<T
                     at_far.push_back(int64_t{base} + place);
                 }
             });
-        for (size_t i = 0; i < at_far.size(); ++i)
-            if (!emulator::require(at_far[i] % static_cast<int64_t>(sizeof(T)) == 0, "alignment", at, call, "offset " + std::to_string(at_far[i] - int64_t{base}) + " of element " + std::to_string(i) + " is not a multiple of the " + std::to_string(sizeof(T)) + " bytes of an element; offsets count bytes."))
-                return;
+        const auto odd = std::find_if(at_far.begin(), at_far.end(), [](int64_t place) { return place % static_cast<int64_t>(sizeof(T)) != 0; });
+        if (odd != at_far.end()) {
+            emulator::require(false, "alignment", at, call, "offset " + std::to_string(*odd - int64_t{base}) + " of element " + std::to_string(odd - at_far.begin()) + " is not a multiple of the " + std::to_string(sizeof(T)) + " bytes of an element; offsets count bytes.");
+            return;
+        }
         const int64_t line_bytes = at_line.back() + static_cast<int64_t>(sizeof(T));
         if (!touch(far, towards ? Kind::Write : Kind::Read, towards ? "dst" : "src", sizeof(T), at_far, line.address(), line_bytes, call, at, towards)) return;
         for (size_t i = 0; i < at_far.size(); ++i)
@@ -223,8 +225,10 @@ void Gatherb(const LocalTensor<T>& dst, const LocalTensor<T>& src, const LocalTe
             std::memcpy(&place, places + 4 * i, 4);
             from[i] = place;
             to[i] = (static_cast<int64_t>(i) / 8 * stride.repeat + static_cast<int64_t>(i) % 8 * stride.block) * ONE_BLK_SIZE;
-            if (!emulator::require((src.address() + from[i]) % ONE_BLK_SIZE == 0, "alignment", at, call, "offset " + std::to_string(place) + " of block " + std::to_string(i) + " leads to an address that is not a multiple of 32."))
+            if ((src.address() + from[i]) % ONE_BLK_SIZE != 0) {
+                emulator::require(false, "alignment", at, call, "offset " + std::to_string(place) + " of block " + std::to_string(i) + " leads to an address that is not a multiple of 32.");
                 return;
+            }
         }
         const int64_t reach = *std::max_element(to.begin(), to.end()) + ONE_BLK_SIZE;
         if (!gather_impl::touch(src, emulator::Access::Kind::Read, "src", ONE_BLK_SIZE, from, dst.address(), reach, call, at, false)) return;

@@ -73,8 +73,18 @@ constexpr T add(T a, T b, bool saturate) {
 /// The sum of `count` elements, a power of two of at most 128, by the tree of neighbours.
 template <class D, class S>
 D tree(const S* values, int64_t count, bool saturate) {
-    D level[128];
     if (count == 1) return static_cast<D>(values[0]);
+    if constexpr (std::is_same_v<D, half>) {  // in floats that are rounded to half: such loops become vectors
+        using emulator::numbers::Half;
+        float level[128], sums[64];
+        EMULATOR_EACH(i, count) level[i] = static_cast<float>(values[i]);
+        for (int64_t n = count / 2; n > 0; n /= 2) {
+            EMULATOR_EACH(i, n) sums[i] = level[2 * i] + level[2 * i + 1];
+            EMULATOR_EACH(i, n) level[i] = emulator::numbers::decode<Half>(emulator::numbers::encode<Half>(sums[i], saturate));
+        }
+        return static_cast<half>(level[0]);
+    }
+    D level[128];
     EMULATOR_EACH(i, count / 2) level[i] = add(static_cast<D>(values[2 * i]), static_cast<D>(values[2 * i + 1]), saturate);
     // A level is written over the one that it is made of, behind what it reads.
     for (int64_t n = count / 4; n > 0; n /= 2) EMULATOR_EACH(i, n) level[i] = add(level[2 * i], level[2 * i + 1], saturate);
@@ -122,6 +132,18 @@ constexpr Rank<T> rank(T x) {
     }
     if (type == ReduceType::MIN) key = static_cast<R>(~key);
     return nan ? std::numeric_limits<R>::max() : key;
+}
+
+/// The number of a rank; of the lowest one, which no number has, what a reduction of nothing is.
+template <ReduceType type, class T>
+constexpr T value_of(Rank<T> rank) {
+    using R = Rank<T>;
+    using emulator::numbers::bits_as;
+    constexpr R most = std::numeric_limits<R>::max(), infinity = sizeof(T) == 2 ? static_cast<R>(0x7c00) : static_cast<R>(0x7f800000);
+    if (rank == most) return bits_as<T>(static_cast<R>(infinity | infinity >> 1));
+    if (rank == std::numeric_limits<R>::min()) return bits_as<T>(static_cast<R>(type == ReduceType::MAX ? infinity | std::numeric_limits<R>::min() : infinity));
+    const R key = type == ReduceType::MIN ? static_cast<R>(~rank) : rank;
+    return bits_as<T>(static_cast<R>(key ^ ((key >> (8 * sizeof(T) - 1)) & most)));
 }
 
 template <class T>
@@ -279,16 +301,16 @@ void groups(const char* call, Site at, const Lanes& lanes, const LocalTensor<T>&
                 const T* const values = lanes_of(lanes, in, stride, repeat, room);
                 for (int64_t i = 0; i < results; ++i) found[i] = tree<T>(values + i * group, group, saturate);
             } else {
-                std::fill_n(found, results, static_cast<T>(type == ReduceType::MAX ? -INFINITY : INFINITY));
                 Rank<T> best[64];
                 std::fill_n(best, results, std::numeric_limits<Rank<T>>::min());
                 each_piece(lanes, stride, size, repeat, [&](int64_t lane, int64_t n, int64_t offset) {
-                    for (int64_t i = 0; i < n; ++i) {
-                        const T value = reinterpret_cast<const T*>(in + offset)[i];
-                        const int64_t to = (lane + i) / group;
-                        if (rank<type>(value) > best[to]) best[to] = rank<type>(value), found[to] = saturated(value, saturate);
+                    const T* const values = reinterpret_cast<const T*>(in + offset);
+                    for (int64_t i = 0; i < n;) {
+                        const int64_t to = (lane + i) / group, end = std::min(n, (to + 1) * group - lane);
+                        for (; i < end; ++i) best[to] = std::max(best[to], rank<type>(values[i]));
                     }
                 });
+                for (int64_t i = 0; i < results; ++i) found[i] = saturated(value_of<type, T>(best[i]), saturate);
             }
             const std::vector<uint8_t>& which = repeat == lanes.repeats - 1 ? last : full;
             for (int64_t i = 0; i < results; ++i)

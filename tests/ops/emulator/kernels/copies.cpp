@@ -32,8 +32,6 @@ __aicore__ inline void Run(GM_ADDR x_address, GM_ADDR y_address, const LocalTens
         case out_count: DataCopy(y, ub, p.count); break;   // @out_count
         case out_blocks: DataCopy(y, ub, blocks); break;   // @out_blocks
         case out_pad: DataCopyPad(y, ub, bytes); break;    // @out_pad
-        case within_count: DataCopy(ub, ub_bytes[ROOM].template ReinterpretCast<T>(), p.count); break;
-        case within_blocks: DataCopy(ub, ub_bytes[ROOM].template ReinterpretCast<T>(), blocks); break;
 #if __NPU_ARCH__ == 3510
         case in_pad_compact: DataCopyPad<T, PaddingMode::Compact>(ub, x, bytes, pad); break;
         case out_pad_compact: DataCopyPad<T, PaddingMode::Compact>(y, ub, bytes); break;
@@ -76,6 +74,11 @@ extern "C" __global__ __aicore__ void copies(GM_ADDR x, GM_ADDR y, GM_ADDR base,
             RunAtomic<int32_t>(y, ub, p);
         return;
     }
+    if (p.op == within_count) DataCopy(ub.ReinterpretCast<float>(), ub[ROOM].ReinterpretCast<float>(), p.count);
+    if (p.op == within_blocks)
+        DataCopy(ub.ReinterpretCast<float>(), ub[ROOM].ReinterpretCast<float>(),
+                 DataCopyParams(static_cast<uint16_t>(p.block_count), static_cast<uint16_t>(p.block_len),
+                                static_cast<uint16_t>(p.source_gap), static_cast<uint16_t>(p.destination_gap)));
     if (size == 1) Run<int8_t>(x, y, ub, p);
     if (size == 2) Run<half>(x, y, ub, p);
     if (size == 4) Run<float>(x, y, ub, p);

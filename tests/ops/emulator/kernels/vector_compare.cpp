@@ -107,7 +107,7 @@ __aicore__ inline void select(Frame& frame, const Call& call) {
                 break;
             }
             case 16: {  // a tensor of the program in the last 8 KB
-                const LocalTensor<T> top(TPosition::VECCALC, 192 * 1024 - 8192, 64);
+                const LocalTensor<T> top(TPosition::VECCALC, (is_3510 ? 248 : 192) * 1024 - 8192, 64);
                 Duplicate(top, scalar, 64);
                 PipeBarrier<PIPE_V>();
                 Select(d, bits, a, scalar, SELMODE::VSEL_TENSOR_SCALAR_MODE, 64u);
@@ -117,7 +117,7 @@ __aicore__ inline void select(Frame& frame, const Call& call) {
                 break;
             }
             case 17: {  // an operand there
-                const LocalTensor<T> top(TPosition::VECCALC, 192 * 1024 - 8192, 64);
+                const LocalTensor<T> top(TPosition::VECCALC, (is_3510 ? 248 : 192) * 1024 - 8192, 64);
                 Select(top, bits, a, b, mode, 64u);
                 break;
             }
