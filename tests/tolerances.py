@@ -11,7 +11,10 @@ from torch import Tensor
 
 from ascend_k3.ops.tolerances import RELATIVE_RMS, relative_rms
 
-__all__ = ["RELATIVE_RMS", "relative_rms"]  # an operator's own tolerances are the package's: `kernels test` uses them too
+__all__ = [
+    "RELATIVE_RMS",
+    "relative_rms",
+]  # an operator's own tolerances are the package's: `kernels test` uses them too
 
 # Operators and layers against the fixtures in float32.
 FIXTURE_ATOL, FIXTURE_RTOL = 2e-5, 1e-4

@@ -1,7 +1,7 @@
 """Run the mutation suite of the kernels and write its table: `make mutants`.
 
-Exit code 1 when fewer than 95 % of the changes that mean something are found, when more than 10 % are called equivalent,
-or when a survivor has no reason.
+Exit code 1 when fewer than 95 % of the changes that mean something are found, when more than 10 % are called
+equivalent, or when a survivor has no reason.
 """
 
 from __future__ import annotations

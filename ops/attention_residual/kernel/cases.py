@@ -31,7 +31,6 @@ SHAPES = (
     (9, 0, 64, True, True, False),
     (2, 20, 1000, False, True, False),
     (8, 8, WIDTH, True, True, False),
-    (256, 8, WIDTH, True, False, True),
     (256, 8, WIDTH, True, True, True),
     (256, 8, WIDTH, False, False, True),
     (1024, 1, WIDTH, True, True, True),
@@ -43,7 +42,7 @@ PREPARED = (
     (3, 2, 17, 3, False),
     (3, 8, 2000, 13, False),
     (2, 20, 1000, 2, False),
-    (4, 8, WIDTH, 24, False),
+    (2, 8, WIDTH, 24, False),
     (256, 8, WIDTH, 2, True),
 )
 # Tokens, width, partial sum, output norm, shape of K3.
@@ -54,7 +53,6 @@ UPDATED = (
     (20, 2000, True, True, False),
     (9, 1000, False, True, False),
     (8, WIDTH, True, True, False),
-    (1024, WIDTH, True, False, True),
     (1024, WIDTH, True, True, True),
     (1024, WIDTH, False, False, True),
 )

@@ -17,7 +17,7 @@ constexpr uint32_t LANES = 64;  // floats of a repeat
 constexpr uint32_t BLOCK = 8;   // floats of 32 bytes
 constexpr float LOWEST = -3.4028234663852886e38f;  // below every score, and of finite distance to it
 
-/// dst = x / divisor, `divisor` a block. Rows fit into UB, so that they have less than 256 repeats.
+/// dst = x / divisor, `divisor` a block. The tiling sees to it that a row has less than 256 repeats.
 __aicore__ inline void Divide(const LocalTensor<float>& dst, const LocalTensor<float>& x, const LocalTensor<float>& divisor, uint32_t width) {
     const uint32_t whole = width / LANES, rest = width % LANES;
     if (whole > 0) Div(dst, x, divisor, LANES, whole, BinaryRepeatParams{1, 1, 0, BLOCK, BLOCK, 0});

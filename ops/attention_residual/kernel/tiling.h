@@ -26,6 +26,7 @@ namespace ascend_k3 {
 
 // A row is folded into 28 repeats, or 14 where UB is short: both divide the widths of Kimi K3.
 constexpr int64_t FOLDS[] = {28 * 64, 14 * 64};
+constexpr int64_t WIDEST = 255 * 64;  // a row is scaled by one instruction
 constexpr int64_t MOST_POINTS = 8;  // beyond it little is saved
 
 /// Rows of a shape in UB, in bytes: as the model has them, and in float.
@@ -62,9 +63,10 @@ inline bool refuse_row(Launch& launch, const Platform& platform, int64_t width) 
     return refuse(launch, "a row of %lld elements does not fit into UB of %u bytes", (long long)width, platform.ub);
 }
 
-/// What all three have in common. sizes: tokens, width and the rest of the operator.
+/// What all three begin with.
 inline bool start_mix(int64_t tokens, int64_t width, MixTiling& out, Launch& launch) {
     if (tokens < 1 || width < 1) return refuse(launch, "there are %lld tokens of %lld elements; both have to be at least 1", (long long)tokens, (long long)width);
+    if (width > WIDEST) return refuse(launch, "a row of %lld elements is longer than the %lld that one instruction takes", (long long)width, (long long)WIDEST);
     out.tokens = tokens;
     out.width = static_cast<uint32_t>(width);
     return true;

@@ -106,8 +106,16 @@ def _step_case(
 
 
 CASES = [
-    *(_prefill_case(*shape, dtype) for shape in PREFILL for dtype in NAMES),
-    *(_step_case(*shape, dtype) for shape in STEP for dtype in NAMES),
+    *(
+        _prefill_case(lengths, channels, taps, window, mutated, dtype)
+        for lengths, channels, taps, window, mutated in PREFILL
+        for dtype in NAMES
+    ),
+    *(
+        _step_case(sequences, channels, taps, padding, mutated, dtype)
+        for sequences, channels, taps, padding, mutated in STEP
+        for dtype in NAMES
+    ),
     _prefill_case((256,), K3_CHANNELS, 4, True, False, torch.bfloat16, judged=True),
     _prefill_case((100, 156), K3_CHANNELS, 4, True, False, torch.bfloat16, judged=True),
     _step_case(1, K3_CHANNELS, 4, (), False, torch.bfloat16, judged=True),

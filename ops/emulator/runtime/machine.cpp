@@ -386,8 +386,10 @@ bool scalar_access(const Access& access, const char* name, Site at) {
     return true;
 }
 
-bool touch(const Access& access) {
+bool touch(const Access& touched) {
     CoreState& core = *machine->running;
+    Access access = touched;
+    access.allocation = 0;  // whether the program had it then was asked when the instruction was issued
     const Instruction& instruction = machine->running_operation->instruction;
     if (!check_bounds(core, access, instruction.name, instruction.at)) return false;
     PipeState& pipe = core.pipes[index(machine->running_pipe)];

@@ -14,7 +14,9 @@ HERE = Path(__file__).parent
 DTYPES = (torch.float32, torch.bfloat16, torch.float16)
 NUMBERS = {format: number for number, format in enumerate(FORMATS)}  # of the formats, in kernel/formats.h
 MX_QUANTIZE = KernelLaunch(folder=HERE, source="mx_quantize.cpp", entry="mx_quantize", variants=for_dtypes(*DTYPES))
-MX_DEQUANTIZE = KernelLaunch(folder=HERE, source="mx_dequantize.cpp", entry="mx_dequantize", variants=for_dtypes(*DTYPES))
+MX_DEQUANTIZE = KernelLaunch(
+    folder=HERE, source="mx_dequantize.cpp", entry="mx_dequantize", variants=for_dtypes(*DTYPES)
+)
 
 
 def mx_quantize(x: Tensor, format: str, rule: str) -> tuple[Tensor, Tensor]:
@@ -36,7 +38,8 @@ def mx_quantize(x: Tensor, format: str, rule: str) -> tuple[Tensor, Tensor]:
 def mx_dequantize(data: Tensor, scale: Tensor, format: str, dtype: torch.dtype) -> Tensor:
     if dtype not in DTYPES:
         raise ValueError(
-            f"mx_dequantize: dtype is {dtype}; its kernel gives float32, bfloat16, float16. Convert, or use the reference."
+            f"mx_dequantize: dtype is {dtype}; its kernel gives float32, bfloat16, float16. Convert, or use the "
+            "reference."
         )
     data, scale = data.contiguous(), scale.contiguous()
     x = data.new_empty((*data.shape[:-1], data.shape[-1] * FORMATS[format].per_byte), dtype=dtype)

@@ -13,7 +13,8 @@ from ascend_k3.ops.mx.formats import FORMATS
 from ascend_k3.ops.situ_glu import cost, situ_glu, situ_glu_mx_quantize
 
 NAMES = {torch.float32: "fp32", torch.bfloat16: "bf16", torch.float16: "fp16"}
-# rows, width, whether it is a shape of K3: width 3072 of a routed expert, 6144 of the shared ones, 33792 of the dense layer
+# rows, width, whether it is a shape of K3: width 3072 of a routed expert, 6144 of the shared ones, 33792 of the dense
+# layer
 SHAPES = (
     (1, 1, False),
     (3, 17, False),

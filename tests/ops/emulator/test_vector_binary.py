@@ -88,12 +88,23 @@ ALL_2201 = ("half", "float", "int16_t", "int32_t")
 ALL_3510 = (*ALL_2201, "bfloat16_t", "uint16_t", "uint32_t", "int64_t", "uint64_t")
 LONG = ("int64_t", "uint64_t")
 # What each page's section on types says.
-TYPES_2201 = dict.fromkeys((ADD, SUB, MUL, MAX, MIN), ALL_2201) | dict.fromkeys((DIV, FUSED, FUSED_RELU, MUL_ADD_DST), ("half", "float"))
-TYPES_2201 |= dict.fromkeys((ADD_RELU, SUB_RELU), ("half", "float", "int16_t")) | dict.fromkeys((AND, OR), ("int16_t", "uint16_t"))
-TYPES_3510 = dict.fromkeys((ADD, SUB, MUL, MAX, MIN), ALL_3510) | dict.fromkeys((FUSED_RELU, MUL_ADD_DST), ("half", "float", *LONG))
+TYPES_2201 = dict.fromkeys((ADD, SUB, MUL, MAX, MIN), ALL_2201) | dict.fromkeys(
+    (DIV, FUSED, FUSED_RELU, MUL_ADD_DST), ("half", "float")
+)
+TYPES_2201 |= dict.fromkeys((ADD_RELU, SUB_RELU), ("half", "float", "int16_t")) | dict.fromkeys(
+    (AND, OR), ("int16_t", "uint16_t")
+)
+TYPES_3510 = dict.fromkeys((ADD, SUB, MUL, MAX, MIN), ALL_3510) | dict.fromkeys(
+    (FUSED_RELU, MUL_ADD_DST), ("half", "float", *LONG)
+)
 TYPES_3510 |= dict.fromkeys((ADD_RELU, SUB_RELU), ("half", "float", "int16_t", *LONG))
-TYPES_3510 |= {FUSED: ("half", "float", "bfloat16_t", *LONG), DIV: ("half", "float", "int16_t", "uint16_t", "int32_t", "uint32_t", *LONG)}
-TYPES_3510 |= dict.fromkeys((AND, OR), ("int16_t", "uint16_t", "int32_t", "uint32_t", *LONG)) | {DIV_EXACT: ("half", "float")}
+TYPES_3510 |= {
+    FUSED: ("half", "float", "bfloat16_t", *LONG),
+    DIV: ("half", "float", "int16_t", "uint16_t", "int32_t", "uint32_t", *LONG),
+}
+TYPES_3510 |= dict.fromkeys((AND, OR), ("int16_t", "uint16_t", "int32_t", "uint32_t", *LONG)) | {
+    DIV_EXACT: ("half", "float")
+}
 
 
 @pytest.mark.parametrize("soc", SOCS)
@@ -118,7 +129,14 @@ def test_every_form(soc: str, operation: int) -> None:
     """Pages "Masks" and "High-dimensional slices": lanes, block and repeat strides; what is not let through stays."""
     d, a, b = (values("float", seed) for seed in range(3))
     for call in forms(64):
-        check("vector_binary", soc, replace(call, operation=operation, type=FLOAT), d, (a, b), quiet(DEFINITION[operation]))
+        check(
+            "vector_binary",
+            soc,
+            replace(call, operation=operation, type=FLOAT),
+            d,
+            (a, b),
+            quiet(DEFINITION[operation]),
+        )
 
 
 @pytest.mark.parametrize("soc", SOCS)
@@ -131,7 +149,7 @@ def test_sixteen_bits_have_both_words_of_the_mask(soc: str) -> None:
 
 @pytest.mark.parametrize("soc", SOCS)
 def test_half_times_half_into_float(soc: str) -> None:
-    """Page MulAddDst: half, half -> float has 64 elements a repeat; [Borders], table 21: MAX * MAX is no infinity there."""
+    """Page MulAddDst: half, half -> float has 64 elements a repeat; [Borders], table 21: MAX * MAX is finite there."""
     d, a, b = values("float", 0), values("half", 1, scale=1e4), values("half", 2, scale=1e4)
 
     def exact(a: Array, b: Array, d: Array) -> Array:
@@ -149,7 +167,14 @@ def test_in_place(soc: str, place: int) -> None:
     """Page "General notes": a source may be dst when they overlap wholly."""
     d, a, b = (values("float", seed) for seed in range(3))
     for call in (Call(count=1000), Call(form=BITS, repeats=5, mask=(0xF0F0_F0F0_F0F0_F0F0, 0))):
-        check("vector_binary", soc, replace(call, operation=SUB, type=FLOAT, place=place), d, (a, b), quiet(DEFINITION[SUB]))
+        check(
+            "vector_binary",
+            soc,
+            replace(call, operation=SUB, type=FLOAT, place=place),
+            d,
+            (a, b),
+            quiet(DEFINITION[SUB]),
+        )
 
 
 @pytest.mark.parametrize("soc", SOCS)
@@ -169,24 +194,62 @@ def test_borders(soc: str, type: str) -> None:
     """Appendix "boundary values", tables 9 to 14, 24: infinity, NaN and the signs of zero."""
     most = MOST[type]
     rows: dict[int, list[tuple[float, float, float]]] = {
-        ADD: [(-most, -most, -INF), (-most, most, 0.0), (-0.0, -0.0, -0.0), (0.0, -0.0, 0.0), (INF, -INF, NAN), (NAN, 1.0, NAN)],
+        ADD: [
+            (-most, -most, -INF),
+            (-most, most, 0.0),
+            (-0.0, -0.0, -0.0),
+            (0.0, -0.0, 0.0),
+            (INF, -INF, NAN),
+            (NAN, 1.0, NAN),
+        ],
         SUB: [(-most, most, -INF), (-0.0, 0.0, -0.0), (-0.0, -0.0, 0.0), (INF, INF, NAN), (-INF, INF, -INF)],
         MUL: [(most, most, INF), (most, -0.0, -0.0), (0.0, INF, NAN), (-INF, -INF, INF)],
-        DIV: [(-most, 0.0, -INF), (-most, -0.0, INF), (-most, INF, -0.0), (0.0, 0.0, NAN), (INF, INF, NAN), (0.0, -INF, -0.0)],
-        MAX: [(0.0, -0.0, 0.0), (-0.0, 0.0, 0.0), (-0.0, -0.0, -0.0), (-most, -0.0, -0.0), (NAN, INF, NAN), (-INF, NAN, NAN)],
-        MIN: [(0.0, -0.0, -0.0), (-0.0, 0.0, -0.0), (0.0, INF, 0.0), (most, -0.0, -0.0), (NAN, INF, NAN), (1.0, NAN, NAN)],
-        ADD_RELU: [(-0.0, -0.0, 0.0), (MOST[type], MOST[type], INF), (-INF, 1.0, 0.0), (NAN, 1.0, NAN), (INF, -INF, NAN)],
+        DIV: [
+            (-most, 0.0, -INF),
+            (-most, -0.0, INF),
+            (-most, INF, -0.0),
+            (0.0, 0.0, NAN),
+            (INF, INF, NAN),
+            (0.0, -INF, -0.0),
+        ],
+        MAX: [
+            (0.0, -0.0, 0.0),
+            (-0.0, 0.0, 0.0),
+            (-0.0, -0.0, -0.0),
+            (-most, -0.0, -0.0),
+            (NAN, INF, NAN),
+            (-INF, NAN, NAN),
+        ],
+        MIN: [
+            (0.0, -0.0, -0.0),
+            (-0.0, 0.0, -0.0),
+            (0.0, INF, 0.0),
+            (most, -0.0, -0.0),
+            (NAN, INF, NAN),
+            (1.0, NAN, NAN),
+        ],
+        ADD_RELU: [
+            (-0.0, -0.0, 0.0),
+            (MOST[type], MOST[type], INF),
+            (-INF, 1.0, 0.0),
+            (NAN, 1.0, NAN),
+            (INF, -INF, NAN),
+        ],
     }
     for operation, cases in rows.items():
         d, a, b = (values(type, seed) for seed in range(3))
         for i, (x, y, _) in enumerate(cases):
             a[i], b[i] = x, y
-        found, report = run("vector_binary", soc, Call(operation=operation, type=TYPES.index(type), count=len(cases)), d, a, b)
+        found, report = run(
+            "vector_binary", soc, Call(operation=operation, type=TYPES.index(type), count=len(cases)), d, a, b
+        )
         assert report.hazards == ()
         wanted = np.array([z for *_, z in cases], found.dtype)
         np.testing.assert_array_equal(found[: len(cases)], wanted)
         number = ~np.isnan(wanted)
-        np.testing.assert_array_equal(np.signbit(found[: len(cases)])[number], np.signbit(wanted)[number], err_msg=str(operation))
+        np.testing.assert_array_equal(
+            np.signbit(found[: len(cases)])[number], np.signbit(wanted)[number], err_msg=str(operation)
+        )
 
 
 @pytest.mark.parametrize("soc", SOCS)
@@ -212,7 +275,7 @@ def test_division_flushes_subnormal_numbers_on_3510_alone() -> None:
 
 @pytest.mark.parametrize("soc", SOCS)
 def test_a_count_leaves_every_lane_on(soc: str) -> None:
-    """Page "Masks": a form with a count restores norm mode and the whole mask. Seen by what the next kernel's lanes are."""
+    """Page "Masks": a form with a count restores norm mode and the whole mask, which the next lanes show."""
     d, a, b = (values("float", seed) for seed in range(3))
     for call in (Call(count=7), Call(form=COUNTER, mask=(7, 0)), Call(form=NUMBER, mask=(7, 0))):
         _, report = run("vector_binary", soc, replace(call, type=FLOAT), d, a, b)
@@ -220,7 +283,7 @@ def test_a_count_leaves_every_lane_on(soc: str) -> None:
 
 
 def test_nothing_to_do() -> None:
-    """Every page: a count or repeatTime of 0 does nothing on dav-2201 and is not sure to on dav-3510; page "Masks": a mask
+    """Every page: a count or repeatTime of 0 does nothing on dav-2201 and is unsure on dav-3510; page "Masks": a mask
     of 0 does nothing."""
     d, a, b = (values("float", seed) for seed in range(3))
     empty = [Call(count=0), Call(form=NUMBER, mask=(64, 0), repeats=0)]

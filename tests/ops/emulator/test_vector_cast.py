@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 
 import numpy as np
 import pytest
@@ -11,7 +10,6 @@ import torch
 
 from tests.ops.emulator.vector_oracle import (
     BITS,
-    COUNT,
     COUNTER,
     NUMBER,
     REGION,
@@ -28,7 +26,19 @@ from tests.ops.emulator.vector_oracle import (
 )
 
 SOCS = ("a3", "950pr")
-NAMES = ("half", "float", "int16_t", "int32_t", "uint16_t", "bfloat16_t", "uint32_t", "int64_t", "int8_t", "uint8_t", "int4b_t")
+NAMES = (
+    "half",
+    "float",
+    "int16_t",
+    "int32_t",
+    "uint16_t",
+    "bfloat16_t",
+    "uint32_t",
+    "int64_t",
+    "int8_t",
+    "uint8_t",
+    "int4b_t",
+)
 NAMES += ("fp4x2_e2m1_t", "fp4x2_e1m2_t", "fp8_e4m3fn_t", "fp8_e5m2_t", "hifloat8_t", "double")
 NONE, RINT, FLOOR, CEIL, ROUND, TRUNC, ODD, HYBRID = range(8)
 FIVE = (RINT, FLOOR, CEIL, ROUND, TRUNC)
@@ -72,7 +82,7 @@ def to_format(x: Array, mode: int, bits: int, least: int) -> Array:
 
 # ---- Pairs ----
 
-# Page Cast, the tables of dav-2201 (both products have the same) and of dav-3510: source, destination, modes. Types that fit in
+# Page Cast, the tables of dav-2201 (the same for both products) and dav-3510: source, destination, modes. Types fit in
 # numpy alone; the packed ones and those of 8 bits follow below.
 PAIRS_2201 = [
     ("int8_t", "half", (NONE,)),
@@ -148,7 +158,11 @@ def converted(a: Array, source: str, to: str, mode: int) -> Array:
         return (integral(x, mode) + 0.0).astype(np.float32)
     if to == "double":
         return np.array([float(int(v)) if abs(int(v)) < 2**53 else exact_double(int(v), mode) for v in x])
-    wide = np.array([exact_double(int(v), ODD) for v in x]) if a.dtype.itemsize == 8 and a.dtype.kind in "iu" else x.astype(np.float64)
+    wide = (
+        np.array([exact_double(int(v), ODD) for v in x])
+        if a.dtype.itemsize == 8 and a.dtype.kind in "iu"
+        else x.astype(np.float64)
+    )
     grid = {"half": (11, -14), "bfloat16_t": (8, -126), "float": (24, -126)}[to]
     value = to_format(wide, mode, *grid).astype(np.float32)
     return to_bfloat16(value) if to == "bfloat16_t" else value.astype(stored(to))
@@ -160,7 +174,13 @@ def exact_double(value: int, mode: int) -> float:
         return 0.0
     unit = 1 << max(abs(value).bit_length() - 53, 0)
     low, rest = divmod(value, unit)
-    carry = {NONE: 2 * rest + low % 2 > unit, RINT: 2 * rest + low % 2 > unit, FLOOR: False, CEIL: rest > 0, TRUNC: rest > 0 and value < 0}.get(mode)
+    carry = {
+        NONE: 2 * rest + low % 2 > unit,
+        RINT: 2 * rest + low % 2 > unit,
+        FLOOR: False,
+        CEIL: rest > 0,
+        TRUNC: rest > 0 and value < 0,
+    }.get(mode)
     if mode == ROUND:
         carry = 2 * rest > unit or (2 * rest == unit and value > 0)
     if mode == ODD:
@@ -179,7 +199,9 @@ def test_pairs_and_modes(soc: str, pairs: list[tuple[str, str, tuple[int, ...]]]
             found, report = run("vector_cast", soc, call_of(to, source, mode, count=count), d, a)
             assert report.hazards == (), (source, to, mode)
             wanted = converted(a[:count], source, to, mode)
-            np.testing.assert_array_equal(found[:count], wanted.view(found.dtype), err_msg=f"{source} -> {to}, mode {mode}")
+            np.testing.assert_array_equal(
+                found[:count], wanted.view(found.dtype), err_msg=f"{source} -> {to}, mode {mode}"
+            )
             assert not found[count:].any()
 
 
@@ -192,7 +214,9 @@ def test_a_mode_that_the_pair_does_not_have(soc: str) -> None:
     found, report = run("vector_cast", soc, call_of("bfloat16_t", "float", NONE, count=8), d, a)
     allowed = "CAST_RINT, CAST_FLOOR, CAST_CEIL, CAST_ROUND, CAST_TRUNC"
     name = "dav-2201" if soc == "a3" else "dav-3510"
-    assert named(report.hazards) == [("argument", f"Cast: float -> bfloat16 has no CAST_NONE on {name}; it has {allowed}.")]
+    assert named(report.hazards) == [
+        ("argument", f"Cast: float -> bfloat16 has no CAST_NONE on {name}; it has {allowed}.")
+    ]
     np.testing.assert_array_equal(found, d)
 
 
@@ -210,7 +234,7 @@ CHECKERS = 0x1234_F00F_8001_A5A5
 
 @pytest.mark.parametrize("soc", SOCS)
 def test_the_mask_counts_the_wider_type(soc: str) -> None:
-    """Page Cast: with half and a type of 32 bits a repeat has 64 elements, dst and src strides 8 and 4 make it dense."""
+    """Page Cast: with half and a type of 32 bits a repeat has 64 elements, strides 8 and 4 make it dense."""
     wide, small = values("float", 0, scale=3.0), values("half", 1)
     calls = [
         Call(form=NUMBER, mask=(64, 0), repeats=8, repeat=(8, 4, 0)),
@@ -222,7 +246,9 @@ def test_the_mask_counts_the_wider_type(soc: str) -> None:
     for call in calls:
         up = replace(call, operation=number("float"), type=number("half"), mode=NONE)
         check("vector_cast", soc, up, wide, (small,), lambda a, d: a.astype(np.float32))
-        down = replace(call, operation=number("half"), type=number("float"), mode=RINT, repeat=(call.repeat[1], call.repeat[0], 0))
+        down = replace(
+            call, operation=number("half"), type=number("float"), mode=RINT, repeat=(call.repeat[1], call.repeat[0], 0)
+        )
         down = replace(down, block=(call.block[1], call.block[0], 1))
         check("vector_cast", soc, down, small, (wide,), lambda a, d: a.astype(np.float16))
 
@@ -282,7 +308,12 @@ def test_four_bit_integers(soc: str) -> None:
 def test_a_cut_pair_is_refused(soc: str) -> None:
     """Page Cast: with int4b_t a count and a mask are even, mask bits of one byte are equal."""
     a, d = values("half", 1), values("uint8_t", 0)
-    for call in (Call(count=7), Call(form=NUMBER, mask=(5, 0), repeats=2), Call(form=BITS, mask=(0b0110, 0)), Call(form=COUNTER, mask=(131, 0))):
+    for call in (
+        Call(count=7),
+        Call(form=NUMBER, mask=(5, 0), repeats=2),
+        Call(form=BITS, mask=(0b0110, 0)),
+        Call(form=COUNTER, mask=(131, 0)),
+    ):
         call = replace(call, operation=number("int4b_t"), type=number("half"), mode=RINT)
         found, report = run("vector_cast", soc, call, d, a)
         assert [hazard.kind for hazard in report.hazards] == ["argument"]
@@ -323,7 +354,9 @@ def as_float(codes: Array, type: str) -> Array:
 def test_eight_bit_floats(type: str) -> None:
     """Page Cast (dav-3510): fp8 -> float is exact, float -> fp8 rounds to nearest even."""
     codes = np.resize(np.arange(256, dtype=np.uint8), REGION)
-    found, report = run("vector_cast", "950pr", call_of("float", type, NONE, count=256), np.zeros(4096, np.float32), codes)
+    found, report = run(
+        "vector_cast", "950pr", call_of("float", type, NONE, count=256), np.zeros(4096, np.float32), codes
+    )
     assert report.hazards == ()
     np.testing.assert_array_equal(found[:256], as_float(codes[:256], type))
     most = 448.0 if type == "fp8_e4m3fn_t" else 57344.0
@@ -337,9 +370,11 @@ def test_eight_bit_floats(type: str) -> None:
 
 @pytest.mark.parametrize("type", ["fp4x2_e2m1_t", "fp4x2_e1m2_t"])
 def test_four_bit_floats(type: str) -> None:
-    """Page Cast (dav-3510): fp4 -> bfloat16 is exact, bfloat16 -> fp4 has five modes; beyond the largest it saturates."""
+    """Page Cast (dav-3510): fp4 -> bfloat16 is exact, bfloat16 -> fp4 has five modes; it saturates."""
     codes = np.resize(np.arange(256, dtype=np.uint8), REGION)
-    found, report = run("vector_cast", "950pr", call_of("bfloat16_t", type, NONE, count=512), values("bfloat16_t", 0), codes)
+    found, report = run(
+        "vector_cast", "950pr", call_of("bfloat16_t", type, NONE, count=512), values("bfloat16_t", 0), codes
+    )
     assert report.hazards == ()
     np.testing.assert_array_equal(from_bfloat16(found[:512]), as_float(codes[:256], type))
     grid = np.unique(as_float(codes[:256], type)).astype(np.float64)
@@ -348,19 +383,23 @@ def test_four_bit_floats(type: str) -> None:
         found, report = run("vector_cast", "950pr", call_of(type, "bfloat16_t", mode, count=4096), codes, a)
         assert report.hazards == ()
         x = from_bfloat16(a[:4096]).astype(np.float64)
-        np.testing.assert_array_equal(as_float(found[:2048], type), [on_grid(v, grid, mode) for v in x], err_msg=str(mode))
+        np.testing.assert_array_equal(
+            as_float(found[:2048], type), [on_grid(v, grid, mode) for v in x], err_msg=str(mode)
+        )
     masked = call_of(type, "bfloat16_t", RINT, form=NUMBER, mask=(64, 0), repeats=3, repeat=(1, 5, 0))
     found, report = run("vector_cast", "950pr", masked, codes, a)
     assert report.hazards == ()
     if type == "fp4x2_e2m1_t":
         for repeat in range(3):
             x = from_bfloat16(a[repeat * 80 : repeat * 80 + 64]).astype(np.float64)
-            np.testing.assert_array_equal(as_float(found[repeat * 32 : repeat * 32 + 32], type), [on_grid(v, grid, RINT) for v in x])
+            np.testing.assert_array_equal(
+                as_float(found[repeat * 32 : repeat * 32 + 32], type), [on_grid(v, grid, RINT) for v in x]
+            )
         np.testing.assert_array_equal(found[96:], codes[96:])
 
 
 def on_grid(x: float, grid: Array, mode: int) -> float:
-    """The number of the grid that the mode picks; ties of RINT go to the even code, which is every second one of a side."""
+    """The number of the grid that the mode picks; ties of RINT go to the even code, every second one of a side."""
     if x <= grid[0] or x >= grid[-1]:
         return float(np.clip(x, grid[0], grid[-1]))
     above = float(grid[grid >= x][0])
@@ -378,7 +417,9 @@ def on_grid(x: float, grid: Array, mode: int) -> float:
 def test_hifloat8() -> None:
     """Page Cast (dav-3510): hifloat8 -> float is exact; to hifloat8 with CAST_ROUND; back and forth it is the same."""
     codes = np.resize(np.arange(256, dtype=np.uint8), REGION)
-    found, report = run("vector_cast", "950pr", call_of("float", "hifloat8_t", NONE, count=256), values("float", 0), codes)
+    found, report = run(
+        "vector_cast", "950pr", call_of("float", "hifloat8_t", NONE, count=256), values("float", 0), codes
+    )
     assert report.hazards == ()
     assert found[0x08] == 1.0 and found[0x0C] == 1.5 and math.isnan(found[0x80])
     finite = np.flatnonzero(np.isfinite(found[:256]))
@@ -399,11 +440,13 @@ def bordered() -> Array:
 
 
 def test_floats_that_do_not_fit_on_2201() -> None:
-    """Appendix "boundary values", table 32: without saturation, the default, infinity and NaN; integers always saturate."""
+    """Appendix "boundary values", table 32: without saturation (default) infinity, NaN; integers always saturate."""
     found, _ = run("vector_cast", "a3", call_of("half", "float", RINT, count=8), values("half", 0), bordered())
     np.testing.assert_array_equal(found[:8], np.array([INF, -INF, INF, -INF, NAN, INF, -0.0, 1.5], np.float16))
     assert np.signbit(found[6])
-    found, _ = run("vector_cast", "a3", call_of("bfloat16_t", "float", RINT, count=8), values("bfloat16_t", 0), bordered())
+    found, _ = run(
+        "vector_cast", "a3", call_of("bfloat16_t", "float", RINT, count=8), values("bfloat16_t", 0), bordered()
+    )
     np.testing.assert_array_equal(from_bfloat16(found[:5]), np.array([INF, -INF, INF, -INF, NAN], np.float32))
     found, _ = run("vector_cast", "a3", call_of("int32_t", "float", RINT, count=8), values("int32_t", 0), bordered())
     assert list(found[:8]) == [2**31 - 1, -(2**31), 2**31 - 1, -(2**31), 0, 70000, 0, 2]
@@ -414,21 +457,29 @@ def test_floats_that_do_not_fit_on_2201() -> None:
 
 
 def test_floats_that_do_not_fit_on_3510() -> None:
-    """Page SetCtrlSpr: bit 48 clear, its default, saturates and NaN gives 0, set it keeps infinity and NaN; bit 59 the same for
+    """Page SetCtrlSpr: bit 48 clear, its default, saturates and NaN gives 0, set: infinity, NaN kept; bit 59 so for
     integers, which then lose their high bits; ResetCtrlSpr restores the default."""
-    cases: list[tuple[int, list[float]]] = [(0, [65504, -65504, 65504, -65504, 0, 65504]), (1, [INF, -INF, INF, -INF, NAN, INF]), (17, [65504, -65504, 65504, -65504, 0, 65504])]
+    cases: list[tuple[int, list[float]]] = [
+        (0, [65504, -65504, 65504, -65504, 0, 65504]),
+        (1, [INF, -INF, INF, -INF, NAN, INF]),
+        (17, [65504, -65504, 65504, -65504, 0, 65504]),
+    ]
     for bits, wanted in cases:
         call = call_of("half", "float", RINT, count=8, repeat=(8, 8, bits))
         found, report = run("vector_cast", "950pr", call, values("half", 0), bordered())
         assert report.hazards == ()
         np.testing.assert_array_equal(found[:6], np.array(wanted, np.float16))
     for bits, wanted in ((0, [32767, 70000 % 65536]), (2, [70000 - 65536, 70000 % 65536])):
-        found, _ = run("vector_cast", "950pr", call_of("int16_t", "float", RINT, count=8, repeat=(8, 8, bits)), values("int16_t", 0), bordered())
+        found, _ = run(
+            "vector_cast",
+            "950pr",
+            call_of("int16_t", "float", RINT, count=8, repeat=(8, 8, bits)),
+            values("int16_t", 0),
+            bordered(),
+        )
         assert found[5] == wanted[0]
     nan = np.full(4096, NAN, np.float32)
     for bits, code in ((0, 0x00), (4, 0x7F), (1, 0x7F)):
         call = call_of("fp8_e4m3fn_t", "float", RINT, count=8, repeat=(8, 8, bits))
         found, _ = run("vector_cast", "950pr", call, values("uint8_t", 0), nan)
         assert found[0] == code, bits
-
-

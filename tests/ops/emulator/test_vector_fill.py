@@ -23,8 +23,33 @@ from tests.ops.emulator.vector_oracle import (
 )
 
 SOCS = ("a3", "950pr")
-TYPES = ("half", "float", "int16_t", "int32_t", "uint16_t", "bfloat16_t", "uint32_t", "int64_t", "uint64_t", "", "int8_t", "uint8_t")
-DUPLICATE, BRCB, COPY, CREATE_VEC_INDEX, TRANSPOSE, TRANS_DATA, INTERLEAVE, DEINTERLEAVE, DEINTERLEAVE_ONE, DUPLICATE_FIRST, COPY_COUNT = range(11)
+TYPES = (
+    "half",
+    "float",
+    "int16_t",
+    "int32_t",
+    "uint16_t",
+    "bfloat16_t",
+    "uint32_t",
+    "int64_t",
+    "uint64_t",
+    "",
+    "int8_t",
+    "uint8_t",
+)
+(
+    DUPLICATE,
+    BRCB,
+    COPY,
+    CREATE_VEC_INDEX,
+    TRANSPOSE,
+    TRANS_DATA,
+    INTERLEAVE,
+    DEINTERLEAVE,
+    DEINTERLEAVE_ONE,
+    DUPLICATE_FIRST,
+    COPY_COUNT,
+) = range(11)
 BYTES = 12
 ALL_2201 = ("half", "float", "int16_t", "int32_t", "uint16_t", "bfloat16_t", "uint32_t")
 ALL_3510 = (*ALL_2201, "int8_t", "uint8_t", "int64_t", "uint64_t")
@@ -126,17 +151,25 @@ def test_copy(soc: str) -> None:
 @pytest.mark.parametrize("soc", SOCS)
 @pytest.mark.parametrize("form", [COUNTER, OUTSIDE_COUNTER])
 def test_copy_in_counter_mode_is_the_exception(soc: str, form: int) -> None:
-    """Page Copy: in counter mode the mask is of each repeat and repeatTime counts; the third example has 144 elements of
+    """Page Copy: in counter mode the mask is each repeat's and repeatTime counts; the third example has 144 elements of
     18 blocks in one repeat."""
     d, a = values("int32_t", 0), values("int32_t", 1)
-    for elements, repeats, block, repeat in ((144, 1, (1, 8), (8, 8)), (20, 3, (1, 1), (3, 5)), (70, 2, (1, 2), (9, 20))):
-        call = typed("int32_t", COPY, form=form, mask=(elements, 0), repeats=repeats, block=(*block, 1), repeat=(*repeat, 0))
+    for elements, repeats, block, repeat in (
+        (144, 1, (1, 8), (8, 8)),
+        (20, 3, (1, 1), (3, 5)),
+        (70, 2, (1, 2), (9, 20)),
+    ):
+        call = typed(
+            "int32_t", COPY, form=form, mask=(elements, 0), repeats=repeats, block=(*block, 1), repeat=(*repeat, 0)
+        )
         found, report = run("vector_fill", soc, call, d, a)
         assert report.hazards == ()
         wanted = d.copy()
         for r in range(repeats):
             for i in range(elements):
-                wanted[(r * repeat[0] + i // 8 * block[0]) * 8 + i % 8] = a[(r * repeat[1] + i // 8 * block[1]) * 8 + i % 8]
+                wanted[(r * repeat[0] + i // 8 * block[0]) * 8 + i % 8] = a[
+                    (r * repeat[1] + i // 8 * block[1]) * 8 + i % 8
+                ]
         np.testing.assert_array_equal(found, wanted)
 
 
@@ -146,7 +179,9 @@ def test_copy_refuses_wide_strides(soc: str) -> None:
     d, a = values("int32_t", 0), values("int32_t", 1)
     call = typed("int32_t", COPY, form=NUMBER, mask=(8, 0), repeats=1, repeat=(4096, 8, 0))
     _, report = run("vector_fill", soc, call, d, a)
-    assert named(report.hazards) == [("argument", "Copy: dstRepeatSize is 4096 and srcRepeatSize 8; they have to be 0 to 4095.")]
+    assert named(report.hazards) == [
+        ("argument", "Copy: dstRepeatSize is 4096 and srcRepeatSize 8; they have to be 0 to 4095.")
+    ]
 
 
 def test_copy_with_a_count() -> None:
@@ -215,7 +250,9 @@ def test_trans_data_to_5hd_of_one_repeat(soc: str) -> None:
     a, d = values("int8_t", 1), values("int8_t", 0)
     for halves in range(4):
         to_half, from_half = 16 * (halves & 1), 16 * (halves >> 1)
-        found, report = run("vector_fill", soc, Call(operation=TRANS_DATA, type=BYTES, mode=halves, repeats=1, repeat=(0, 0, 0)), d, a)
+        found, report = run(
+            "vector_fill", soc, Call(operation=TRANS_DATA, type=BYTES, mode=halves, repeats=1, repeat=(0, 0, 0)), d, a
+        )
         assert report.hazards == ()
         wanted = d.copy().reshape(-1, 32)
         wanted[:16, to_half : to_half + 16] = a.reshape(-1, 32)[:16, from_half : from_half + 16].T
@@ -257,9 +294,12 @@ def test_interleave_refuses() -> None:
     """Pages Interleave and DeInterleave: an even count, sources and destinations apart."""
     d, a, b = (values("float", seed) for seed in range(3))
     for operation in (INTERLEAVE, DEINTERLEAVE, DEINTERLEAVE_ONE):
-        for call, text in ((typed("float", operation, count=7), "the count is 7"), (typed("float", operation, count=64, place=1), "overlap")):
+        for call, text in (
+            (typed("float", operation, count=7), "the count is 7"),
+            (typed("float", operation, count=64, place=1), "overlap"),
+        ):
             found, report = run("vector_fill", "950pr", call, d, a, b)
             assert [hazard.kind for hazard in report.hazards] == ["argument"]
             assert text in report.hazards[0].message
             np.testing.assert_array_equal(found, (d, a)[call.place])
-    assert REGION == d.nbytes and expected(Call(count=1), d, (a,), lambda a, d: a)[0] == a[0]
+    assert d.nbytes == REGION and expected(Call(count=1), d, (a,), lambda a, d: a)[0] == a[0]

@@ -27,7 +27,20 @@ from tests.ops.emulator.vector_oracle import (
 )
 
 SOCS = ("a3", "950pr")
-TYPES = ("half", "float", "int16_t", "int32_t", "uint16_t", "bfloat16_t", "uint32_t", "int64_t", "uint64_t", "", "int8_t", "uint8_t")
+TYPES = (
+    "half",
+    "float",
+    "int16_t",
+    "int32_t",
+    "uint16_t",
+    "bfloat16_t",
+    "uint32_t",
+    "int64_t",
+    "uint64_t",
+    "",
+    "int8_t",
+    "uint8_t",
+)
 ABS, RELU, EXP, LN, SQRT, RSQRT, RECIPROCAL, NOT, NEG, FAST_SQRT, FAST_RSQRT, EXP_KEEPING, SUBS, DIVS = range(14)
 ADDS, MULS, MAXS, MINS, LEAKY_RELU, SHIFT_LEFT, SHIFT_RIGHT, AXPY, SHIFT_ROUNDING, MASKED_ADDS, RESTORED = range(20, 31)
 FLOAT, WIDE = 1, 9
@@ -77,7 +90,10 @@ BASIC = ("half", "float")
 # The pages' sections on types; int8_t, int64_t and uint64_t with a count alone.
 UNARY_2201: dict[int, tuple[str, ...]] = {ABS: BASIC, RELU: (*BASIC, "int32_t"), NOT: ("int16_t", "uint16_t")}
 UNARY_2201 |= dict.fromkeys((EXP, LN, SQRT, RSQRT, RECIPROCAL), BASIC)
-UNARY_3510 = UNARY_2201 | {ABS: (*BASIC, "int8_t", "int16_t", "int32_t", "int64_t"), RELU: (*BASIC, "int32_t", "int64_t")}
+UNARY_3510 = UNARY_2201 | {
+    ABS: (*BASIC, "int8_t", "int16_t", "int32_t", "int64_t"),
+    RELU: (*BASIC, "int32_t", "int64_t"),
+}
 UNARY_3510[NOT] = (*BASIC, *(f"{sign}int{bits}_t" for sign in ("", "u") for bits in (8, 16, 32, 64)))
 UNARY_3510[NEG] = (*BASIC, "int8_t", "int16_t", "int32_t", "int64_t")
 
@@ -118,7 +134,7 @@ def test_every_form(soc: str, operation: int) -> None:
 
 @pytest.mark.parametrize("operation", [EXP, LN, RSQRT])
 def test_elementary_functions_give_the_nearest_float(operation: int) -> None:
-    """elementary.h: over the whole range the error is half a unit in the last place, at most one number in a hundred thousand
+    """elementary.h: over the whole range the error is half a unit in the last place, at most one in a hundred thousand
     more. The pages allow dav-3510 one unit."""
     f = {EXP: np.exp, LN: np.log, RSQRT: lambda x: 1 / np.sqrt(x)}[operation]
     wrong = total = 0
@@ -155,23 +171,38 @@ def test_borders(soc: str, type: str) -> None:
     for operation, cases in rows.items():
         a = values(type, 1)
         a[: len(cases)] = [x for x, _ in cases]
-        found, report = run("vector_unary", soc, Call(operation=operation, type=TYPES.index(type), count=len(cases)), a, a)
+        found, report = run(
+            "vector_unary", soc, Call(operation=operation, type=TYPES.index(type), count=len(cases)), a, a
+        )
         assert report.hazards == ()
         wanted = np.array([y for _, y in cases], found.dtype)
         np.testing.assert_array_equal(found[: len(cases)], wanted, err_msg=str(operation))
         number = ~np.isnan(wanted)
-        np.testing.assert_array_equal(np.signbit(found[: len(cases)])[number], np.signbit(wanted)[number], err_msg=str(operation))
-    leaky = [(-most, most, -INF), (-most, -0.0, 0.0), (most, NAN, most), (-0.0, most, -0.0), (-0.0, -most, 0.0), (0.0, INF, 0.0), (-0.0, INF, NAN), (-INF, 0.0, NAN)]
+        np.testing.assert_array_equal(
+            np.signbit(found[: len(cases)])[number], np.signbit(wanted)[number], err_msg=str(operation)
+        )
+    leaky = [
+        (-most, most, -INF),
+        (-most, -0.0, 0.0),
+        (most, NAN, most),
+        (-0.0, most, -0.0),
+        (-0.0, -most, 0.0),
+        (0.0, INF, 0.0),
+        (-0.0, INF, NAN),
+        (-INF, 0.0, NAN),
+    ]
     for x, slope, wanted_value in leaky:
         a = values(type, 1)
         a[0] = x
-        found, _ = run("vector_unary", soc, Call(operation=LEAKY_RELU, type=TYPES.index(type), scalar=scalar(type, slope)), a, a)
+        found, _ = run(
+            "vector_unary", soc, Call(operation=LEAKY_RELU, type=TYPES.index(type), scalar=scalar(type, slope)), a, a
+        )
         np.testing.assert_array_equal(found[0], a.dtype.type(wanted_value))
         assert np.isnan(wanted_value) or np.signbit(found[0]) == np.signbit(wanted_value)
 
 
 def test_subnormal_numbers() -> None:
-    """Pages Exp, Sqrt, Rsqrt: dav-3510 flushes by default, not with FTZ_FALSE or FAST_INVERSE, whose range ends at 2^126;
+    """Pages Exp, Sqrt, Rsqrt: dav-3510 flushes by default, not with FTZ_FALSE or FAST_INVERSE, which end at 2^126;
     appendix, table 5: dav-2201 gives 1 / MAX as a subnormal number."""
     small = np.float32(1e-40)
     cases = [
@@ -233,7 +264,9 @@ def test_scalars_in_every_form(soc: str, operation: int) -> None:
     s = scalar("float", 1.25)
     for call in forms(64):
         call = replace(call, operation=operation, type=FLOAT, scalar=s)
-        check("vector_unary", soc, call, values("float", 0), (values("float", 1),), plain(SCALAR[operation], "float", s))
+        check(
+            "vector_unary", soc, call, values("float", 0), (values("float", 1),), plain(SCALAR[operation], "float", s)
+        )
 
 
 @pytest.mark.parametrize("soc", SOCS)
@@ -267,7 +300,14 @@ def test_a_scalar_on_either_side() -> None:
             for mode in (0, 1):
                 call = Call(operation=operation, type=TYPES.index(type), count=77, mode=mode, scalar=s)
                 d, a = values(type, 0), values(type, 1)
-                check("vector_unary", "950pr", call, d, (a,), lambda a, d, f=f, n=number, m=mode: f(n, a) if m else f(a, n))
+                check(
+                    "vector_unary",
+                    "950pr",
+                    call,
+                    d,
+                    (a,),
+                    lambda a, d, f=f, n=number, m=mode: f(n, a) if m else f(a, n),
+                )
 
 
 # ---- Shifts ----
@@ -292,7 +332,14 @@ def test_shifts(soc: str) -> None:
         for amount in (0, 1, 3, 8 * a.itemsize - 1):
             call = Call(type=TYPES.index(type), count=200, scalar=scalar(type, amount))
             check("vector_unary", soc, replace(call, operation=SHIFT_LEFT), d, (a,), lambda a, d, n=amount: left(a, n))
-            check("vector_unary", soc, replace(call, operation=SHIFT_RIGHT), d, (a,), lambda a, d, n=amount: a >> a.dtype.type(n))
+            check(
+                "vector_unary",
+                soc,
+                replace(call, operation=SHIFT_RIGHT),
+                d,
+                (a,),
+                lambda a, d, n=amount: a >> a.dtype.type(n),
+            )
     d, a = values("int16_t", 0), values("int16_t", 1)
     for call in forms(128):
         call = replace(call, operation=SHIFT_RIGHT, type=2, scalar=scalar("int16_t", 5))
@@ -317,7 +364,13 @@ def test_the_examples_of_the_shift_pages() -> None:
     assert found[0] == 1 and report.hazards == ()
     _, report = run("vector_unary", "950pr", call, seventeen, seventeen)
     assert named(report.hazards) == [("argument", "ShiftRight: roundEn is true; dav-3510 does not round, pass false.")]
-    _, report = run("vector_unary", "a3", Call(operation=SHIFT_ROUNDING, type=4, scalar=scalar("uint16_t", 5), form=BITS), seventeen, seventeen)
+    _, report = run(
+        "vector_unary",
+        "a3",
+        Call(operation=SHIFT_ROUNDING, type=4, scalar=scalar("uint16_t", 5), form=BITS),
+        seventeen,
+        seventeen,
+    )
     assert "it rounds int16_t and int32_t alone" in report.hazards[0].message
 
 
@@ -325,7 +378,9 @@ def test_the_examples_of_the_shift_pages() -> None:
 def test_a_negative_shift_is_refused(soc: str) -> None:
     a = values("int32_t", 1)
     for operation in (SHIFT_LEFT, SHIFT_RIGHT):
-        found, report = run("vector_unary", soc, Call(operation=operation, type=3, count=8, scalar=scalar("int32_t", -1)), a, a)
+        found, report = run(
+            "vector_unary", soc, Call(operation=operation, type=3, count=8, scalar=scalar("int32_t", -1)), a, a
+        )
         assert [hazard.kind for hazard in report.hazards] == ["argument"]
         assert "scalarValue is -1" in report.hazards[0].message
         np.testing.assert_array_equal(found, a)
@@ -335,7 +390,7 @@ def test_a_negative_shift_is_refused(soc: str) -> None:
 
 
 def test_a_count_without_its_mask() -> None:
-    """Page "Masks" and page Adds: with isSetMask false the register's mask holds and count does not; on dav-3510 isSetMask has
+    """Page "Masks" and page Adds: with isSetMask false the register's mask holds, count not; on dav-3510 isSetMask has
     no effect in this form."""
     d, a, s = values("float", 0), values("float", 1), scalar("float", 1.0)
     call = Call(operation=MASKED_ADDS, type=FLOAT, count=1, mask=(0b1011, 0), scalar=s)

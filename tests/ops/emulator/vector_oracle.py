@@ -1,4 +1,4 @@
-"""Vector instructions by their definition: which elements take part, element by element, and the kernels that do the same."""
+"""Vector instructions by their definition: which elements take part, one by one, and the kernels that do the same."""
 
 from __future__ import annotations
 

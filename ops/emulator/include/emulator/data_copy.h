@@ -68,6 +68,9 @@ void store_row(uint8_t* to, const uint8_t* from, int64_t bytes, const emulator::
     }
 }
 
+// In a namespace of its own, so that a kernel may use these names.
+namespace copying {
+
 /// What stands before and behind the bytes of a row in UB, up to whole blocks of 32 bytes. Source: the page of DataCopyPad
 /// (GM to UB): without paddings the rest of the last block is filled with the row's first element; with them, paddings and
 /// rest are paddingValue when isPad is set and otherwise random. In L1 only the latter (DataCopyPad, GM to L1).
@@ -205,6 +208,8 @@ inline void copy_out(const char* call, Site at, const GlobalTensor<uint8_t>& dst
     });
 }
 
+}  // namespace copying
+
 // ---- In blocks of 32 bytes ----
 
 inline Rows block_rows(const DataCopyParams& p) {
@@ -217,9 +222,13 @@ inline bool legal_copy(const DataCopyParams& p, const char* call, Site at) {
     return emulator::require(p.blockCount <= 4095, "argument", at, call, "blockCount is " + std::to_string(p.blockCount) + "; it may be at most 4095.");
 }
 
+namespace copying {
+
 inline bool legal_count(int64_t count, int64_t bytes, const char* call, Site at) {
     return emulator::require(bytes > 0 && bytes % 32 == 0, "alignment", at, call, std::to_string(count) + " elements are " + std::to_string(bytes) + " bytes; a copy without padding moves a positive multiple of 32: take DataCopyPad for the tail.");
 }
+
+}  // namespace copying
 
 template <class T>
 void DataCopy(const LocalTensor<T>& dst, const GlobalTensor<T>& src, const DataCopyParams& params, Site at = Site::here());
@@ -228,12 +237,12 @@ void DataCopy(const LocalTensor<T>& dst, const GlobalTensor<T>& src, uint32_t co
 
 template <class T>
 void DataCopy(const GlobalTensor<T>& dst, const LocalTensor<T>& src, const DataCopyParams& params, Site at = Site::here()) {
-    if (legal_copy(params, "DataCopy", at)) copy_out("DataCopy", at, dst.raw(), bytes_of(src), block_rows(params), sizeof(T), Store::of<T>());
+    if (legal_copy(params, "DataCopy", at)) copying::copy_out("DataCopy", at, dst.raw(), copying::bytes_of(src), block_rows(params), sizeof(T), copying::Store::of<T>());
 }
 template <class T>
 void DataCopy(const GlobalTensor<T>& dst, const LocalTensor<T>& src, uint32_t count, Site at = Site::here()) {
     const int64_t bytes = static_cast<int64_t>(count) * static_cast<int64_t>(sizeof(T));
-    if (legal_count(count, bytes, "DataCopy", at)) copy_out("DataCopy", at, dst.raw(), bytes_of(src), {1, bytes, bytes, bytes}, sizeof(T), Store::of<T>());
+    if (copying::legal_count(count, bytes, "DataCopy", at)) copying::copy_out("DataCopy", at, dst.raw(), copying::bytes_of(src), {1, bytes, bytes, bytes}, sizeof(T), copying::Store::of<T>());
 }
 
 /// Within UB, on the vector pipe.
@@ -241,6 +250,8 @@ template <class T>
 void DataCopy(const LocalTensor<T>& dst, const LocalTensor<T>& src, const DataCopyParams& params, Site at = Site::here());
 
 // ---- In bytes, with padding ----
+
+namespace copying {
 
 /// False for a copy of nothing too, which the documentation says does nothing.
 inline bool legal_pad(const DataCopyExtParams& p, int64_t size, const char* call, Site at) {
@@ -257,33 +268,35 @@ inline bool legal_gaps(int64_t global_gap, int64_t local_gap, int64_t lowest, co
            emulator::require(local_gap >= 0 && local_gap <= 65535, "argument", at, call, "the gap in UB is " + std::to_string(local_gap) + " blocks; it has to be 0 to 65535.");
 }
 
+}  // namespace copying
+
 /// dst row r = src row r, from a block of 32 bytes on, between the paddings. Compact (dav-3510): the rows lie one behind
 /// the other, and the end of the last is filled up to a block. Source: the page of DataCopyPad (GM to UB).
 template <class T, PaddingMode mode = PaddingMode::Normal>
 void DataCopyPad(const LocalTensor<T>& dst, const GlobalTensor<T>& src, const DataCopyExtParams& params, const DataCopyPadExtParams<T>& pad, Site at = Site::here()) {
     static_assert(mode == PaddingMode::Normal || is_3510, "DataCopyPad: the compact mode exists on dav-3510 only");
-    if (!legal_pad(params, sizeof(T), "DataCopyPad", at) || !legal_gaps(params.srcStride, params.dstStride, -static_cast<int64_t>(params.blockLen), "DataCopyPad", at)) return;
+    if (!copying::legal_pad(params, sizeof(T), "DataCopyPad", at) || !copying::legal_gaps(params.srcStride, params.dstStride, -static_cast<int64_t>(params.blockLen), "DataCopyPad", at)) return;
     const int64_t size = sizeof(T), bytes = params.blockLen, source_pitch = bytes + static_cast<int64_t>(params.srcStride);
-    if (mode == PaddingMode::Compact) return copy_compact(at, bytes_of(dst), src.raw(), Rows{params.blockCount, bytes, source_pitch, bytes});
-    const PadFill fill{pad.leftPadding * size, pad.rightPadding * size, pad.isPad, dst.space() == emulator::Space::L1};
+    if (mode == PaddingMode::Compact) return copying::copy_compact(at, copying::bytes_of(dst), src.raw(), Rows{params.blockCount, bytes, source_pitch, bytes});
+    const copying::PadFill fill{pad.leftPadding * size, pad.rightPadding * size, pad.isPad, dst.space() == emulator::Space::L1};
     if (!emulator::require(fill.left <= 32 && fill.right <= 32, "argument", at, "DataCopyPad", "leftPadding " + std::to_string(pad.leftPadding) + " and rightPadding " + std::to_string(pad.rightPadding) + " may be at most 32 bytes each.")) return;
     if constexpr (sizeof(T) == 8) {
         const T zero{};
         if (!emulator::require(!pad.isPad || std::memcmp(&pad.paddingValue, &zero, sizeof(T)) == 0, "argument", at, "DataCopyPad", "paddingValue of a type of 64 bits can only be 0.")) return;
     }
     const Rows rows{params.blockCount, bytes, source_pitch, fill.whole(bytes) + static_cast<int64_t>(params.dstStride) * 32};
-    copy_in("DataCopyPad", at, bytes_of(dst), src.raw(), rows, 1, fill, Filler::of(pad.paddingValue));
+    copying::copy_in("DataCopyPad", at, copying::bytes_of(dst), src.raw(), rows, 1, fill, copying::Filler::of(pad.paddingValue));
 }
 /// dst row r = src row r: exactly blockLen bytes; in UB each row begins at a block of 32 bytes, in the compact mode
 /// (dav-3510) where the last one ended. Source: the page of DataCopyPad (UB to GM).
 template <class T, PaddingMode mode = PaddingMode::Normal>
 void DataCopyPad(const GlobalTensor<T>& dst, const LocalTensor<T>& src, const DataCopyExtParams& params, Site at = Site::here()) {
     static_assert(mode == PaddingMode::Normal || is_3510, "DataCopyPad: the compact mode exists on dav-3510 only");
-    if (!legal_pad(params, sizeof(T), "DataCopyPad", at) || !legal_gaps(params.dstStride, params.srcStride, 0, "DataCopyPad", at)) return;
+    if (!copying::legal_pad(params, sizeof(T), "DataCopyPad", at) || !copying::legal_gaps(params.dstStride, params.srcStride, 0, "DataCopyPad", at)) return;
     const int64_t bytes = params.blockLen, whole = mode == PaddingMode::Compact ? bytes : (bytes + 31) / 32 * 32;
     const int64_t gap = mode == PaddingMode::Compact ? 0 : static_cast<int64_t>(params.srcStride) * 32;
     const Rows rows{params.blockCount, bytes, whole + gap, bytes + static_cast<int64_t>(params.dstStride)};
-    copy_out("DataCopyPad", at, dst.raw(), bytes_of(src), rows, 1, Store::of<T>());
+    copying::copy_out("DataCopyPad", at, dst.raw(), copying::bytes_of(src), rows, 1, copying::Store::of<T>());
 }
 template <class T>
 void DataCopyPad(const LocalTensor<T>& dst, const GlobalTensor<T>& src, const DataCopyParams& p, const DataCopyPadParams& pad, Site at = Site::here()) {
@@ -297,6 +310,8 @@ void DataCopyPad(const GlobalTensor<T>& dst, const LocalTensor<T>& src, const Da
 }
 
 // ---- Global memory to a local one: UB, or L1 as its rows are (see cube_copy.h for the fractal layouts) ----
+
+namespace copying {
 
 /// Without padding; `align`: of the address in global memory.
 inline void copy_rows_in(Site at, const LocalTensor<uint8_t>& dst, const GlobalTensor<uint8_t>& src, Rows rows, uint32_t align) {
@@ -330,14 +345,16 @@ inline void copy_within(Site at, const LocalTensor<uint8_t>& dst, const LocalTen
     });
 }
 
+}  // namespace copying
+
 template <class T>
 void DataCopy(const LocalTensor<T>& dst, const GlobalTensor<T>& src, const DataCopyParams& params, Site at) {
-    if (legal_copy(params, "DataCopy", at)) copy_rows_in(at, bytes_of(dst), src.raw(), block_rows(params), sizeof(T));
+    if (legal_copy(params, "DataCopy", at)) copying::copy_rows_in(at, copying::bytes_of(dst), src.raw(), block_rows(params), sizeof(T));
 }
 template <class T>
 void DataCopy(const LocalTensor<T>& dst, const GlobalTensor<T>& src, uint32_t count, Site at) {
     const int64_t bytes = static_cast<int64_t>(count) * static_cast<int64_t>(sizeof(T));
-    if (legal_count(count, bytes, "DataCopy", at)) copy_rows_in(at, bytes_of(dst), src.raw(), {1, bytes, bytes, bytes}, sizeof(T));
+    if (copying::legal_count(count, bytes, "DataCopy", at)) copying::copy_rows_in(at, copying::bytes_of(dst), src.raw(), {1, bytes, bytes, bytes}, sizeof(T));
 }
 
 /// Between local memories that are not both UB: see cube_copy.h.
@@ -349,12 +366,12 @@ void copy_between(const LocalTensor<T>& dst, const LocalTensor<T>& src, uint32_t
 template <class T>
 void DataCopy(const LocalTensor<T>& dst, const LocalTensor<T>& src, const DataCopyParams& params, Site at) {
     if (dst.space() != emulator::Space::UB || src.space() != emulator::Space::UB) return copy_between(dst, src, params, at);
-    if (legal_copy(params, "DataCopy", at)) copy_within(at, bytes_of(dst), bytes_of(src), block_rows(params), sizeof(T));
+    if (legal_copy(params, "DataCopy", at)) copying::copy_within(at, copying::bytes_of(dst), copying::bytes_of(src), block_rows(params), sizeof(T));
 }
 template <class T>
 void DataCopy(const LocalTensor<T>& dst, const LocalTensor<T>& src, uint32_t count, Site at = Site::here()) {
     if (dst.space() != emulator::Space::UB || src.space() != emulator::Space::UB) return copy_between(dst, src, count, at);
-    if (legal_count(count, static_cast<int64_t>(count * sizeof(T)), "DataCopy", at)) DataCopy(dst, src, DataCopyParams{1, static_cast<uint16_t>(count * sizeof(T) / 32), 0, 0}, at);
+    if (copying::legal_count(count, static_cast<int64_t>(count * sizeof(T)), "DataCopy", at)) DataCopy(dst, src, DataCopyParams{1, static_cast<uint16_t>(count * sizeof(T) / 32), 0, 0}, at);
 }
 
 }  // namespace AscendC

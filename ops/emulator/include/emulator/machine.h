@@ -131,7 +131,8 @@ inline void issue(Instruction instruction, Run run) {
     }
 }
 
-/// Report an access made by the instruction that is running now and could not be told before (vector functions).
+/// Report an access made by the instruction that is running now and could not be told before (vector functions). An access
+/// of 0 bytes at the issue has it asked then whether a queue's tensor is the program's.
 /// False: it is outside of its memory and must not be done.
 bool touch(const Access& access);
 

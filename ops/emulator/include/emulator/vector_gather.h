@@ -66,6 +66,7 @@ void by_bits(Site at, const LocalTensor<T>& dst, const LocalTensor<T>& src, uint
         what.accesses.push_back(bits);
     }
     if (!emulator::require(dst.address() % 32 == 0, "alignment", at, call, "dst starts at byte " + std::to_string(dst.address()) + " of UB; its address has to be a multiple of 32.")) return;
+    what.accesses.push_back(dst.bytes(emulator::Access::Kind::Write, "dst", 0, 0, 1));  // how many bytes, it tells later
     const auto count = std::make_shared<uint64_t>(0);
     emulator::Core& core = emulator::core();
     uint8_t* const out = core.local(dst.space(), dst.address());
@@ -125,6 +126,7 @@ void elements(const char* call, Site at, const Lanes& given, const LocalTensor<T
     emulator::Instruction what = reduce_impl::instruction(call, at, given);
     add_lane_accesses(what.accesses, offset, Kind::Read, towards ? "dstOffset" : "srcOffset", given, offset_stride);
     add_lane_accesses(what.accesses, line, towards ? Kind::Read : Kind::Write, towards ? "src" : "dst", given, line_stride);
+    what.accesses.push_back(far.bytes(towards ? Kind::Write : Kind::Read, towards ? "dst" : "src", 0, 0, 1));  // which bytes, it tells later
     emulator::Core& core = emulator::core();
     uint8_t* const near = core.local(line.space(), line.address());
     uint8_t* const away = core.local(far.space(), far.address());
@@ -213,6 +215,7 @@ void Gatherb(const LocalTensor<T>& dst, const LocalTensor<T>& src, const LocalTe
     const Stride stride{repeatParams.dstBlkStride == 0 ? 1 : repeatParams.dstBlkStride, repeatParams.dstRepStride};
     emulator::Instruction what = reduce_impl::instruction(call, at, lanes);
     what.accesses.push_back(offset.access(emulator::Access::Kind::Read, "offset", 0, 8 * repeats));
+    what.accesses.push_back(src.bytes(emulator::Access::Kind::Read, "src", 0, 0, 1));  // which bytes, it tells later
     add_lane_accesses(what.accesses, dst, emulator::Access::Kind::Write, "dst", lanes, stride);
     emulator::Core& core = emulator::core();
     uint8_t* const out = core.local(dst.space(), dst.address());

@@ -4,8 +4,10 @@
 // Order of a sum ([ReduceDataBlock], key features; [Reg Reduce]): a binary tree of neighbours, (v0 + v1) + (v2 + v3) ...,
 // each sum rounded to the type. Elements that the mask holds back count as 0 ([Reg Reduce]; unknown on dav-2201, the same).
 // Maxima and minima: NaN if one is NaN ([Borders], tables 33 to 40), the first of equals, +0 above -0 ([Reg Reduce]).
-// Saturating half ([Borders]): a sum, a maximum that is infinite becomes 65504, and NaN becomes 0, step by step.
+// The saturating mode of half, which SetSaturationFlag sets, is not here, and neither is that call.
 #pragma once
+
+#include <limits>
 
 #include "vector_types.h"
 
@@ -51,28 +53,9 @@ void each_piece(const Lanes& lanes, Stride stride, int64_t size, int64_t repeat,
     }
 }
 
-template <class T>
-constexpr T saturated(T value, bool saturate) {
-    if constexpr (std::is_same_v<T, half>) {
-        if (saturate) return half::from_bits(static_cast<uint16_t>(emulator::numbers::encode<emulator::numbers::Half>(static_cast<float>(value), true)));
-    }
-    return value;
-}
-
-template <class T>
-constexpr T add(T a, T b, bool saturate) {
-    if constexpr (std::is_same_v<T, half>) {
-        if (saturate) {
-            const float exact = static_cast<float>(a) + static_cast<float>(b);
-            return half::from_bits(static_cast<uint16_t>(emulator::numbers::encode<emulator::numbers::Half>(exact, true)));
-        }
-    }
-    return sum(a, b);
-}
-
 /// The sum of `count` elements, a power of two of at most 128, by the tree of neighbours.
 template <class D, class S>
-D tree(const S* values, int64_t count, bool saturate) {
+D tree(const S* values, int64_t count) {
     if (count == 1) return static_cast<D>(values[0]);
     if constexpr (std::is_same_v<D, half>) {  // in floats that are rounded to half: such loops become vectors
         using emulator::numbers::Half;
@@ -80,14 +63,14 @@ D tree(const S* values, int64_t count, bool saturate) {
         EMULATOR_EACH(i, count) level[i] = static_cast<float>(values[i]);
         for (int64_t n = count / 2; n > 0; n /= 2) {
             EMULATOR_EACH(i, n) sums[i] = level[2 * i] + level[2 * i + 1];
-            EMULATOR_EACH(i, n) level[i] = emulator::numbers::decode<Half>(emulator::numbers::encode<Half>(sums[i], saturate));
+            EMULATOR_EACH(i, n) level[i] = emulator::numbers::decode<Half>(emulator::numbers::encode<Half>(sums[i]));
         }
         return static_cast<half>(level[0]);
     }
     D level[128];
-    EMULATOR_EACH(i, count / 2) level[i] = add(static_cast<D>(values[2 * i]), static_cast<D>(values[2 * i + 1]), saturate);
+    EMULATOR_EACH(i, count / 2) level[i] = sum(static_cast<D>(values[2 * i]), static_cast<D>(values[2 * i + 1]));
     // A level is written over the one that it is made of, behind what it reads.
-    for (int64_t n = count / 4; n > 0; n /= 2) EMULATOR_EACH(i, n) level[i] = add(level[2 * i], level[2 * i + 1], saturate);
+    for (int64_t n = count / 4; n > 0; n /= 2) EMULATOR_EACH(i, n) level[i] = sum(level[2 * i], level[2 * i + 1]);
     return level[0];
 }
 
@@ -106,11 +89,11 @@ const T* lanes_of(const Lanes& lanes, const uint8_t* src, Stride stride, int64_t
 
 /// The sums of all repeats, one a repeat.
 template <class D, class S>
-void sums_of(const Lanes& lanes, const uint8_t* src, Stride stride, bool saturate, std::vector<D>& out) {
+void sums_of(const Lanes& lanes, const uint8_t* src, Stride stride, std::vector<D>& out) {
     S room[ONE_REPEAT_BYTE_SIZE / sizeof(S)];
     out.resize(static_cast<size_t>(lanes.repeats));
     for (int64_t repeat = 0; repeat < lanes.repeats; ++repeat)
-        out[static_cast<size_t>(repeat)] = tree<D>(lanes_of(lanes, src, stride, repeat, room), lanes.width, saturate);
+        out[static_cast<size_t>(repeat)] = tree<D>(lanes_of(lanes, src, stride, repeat, room), lanes.width);
 }
 
 template <class T>
@@ -225,13 +208,12 @@ void repeats(const char* call, Site at, const Lanes& lanes, const LocalTensor<D>
     to.runs = lanes.repeats, to.pitch = dst_stride * unit;
     what.accesses.push_back(to);
     emulator::Core& core = emulator::core();
-    const bool saturate = core.control.ctrl_saturate;
     uint8_t* const out = core.local(dst.space(), dst.address());
     const uint8_t* const in = core.local(src.space(), src.address());
     emulator::issue(std::move(what), [=, lanes = lanes] {
         if constexpr (type == ReduceType::SUM) {
             std::vector<D> sums;
-            sums_of<D, S>(lanes, in, stride, saturate, sums);
+            sums_of<D, S>(lanes, in, stride, sums);
             for (int64_t repeat = 0; repeat < lanes.repeats; ++repeat)
                 std::memcpy(out + repeat * dst_stride * unit, &sums[static_cast<size_t>(repeat)], sizeof(D));
         } else {
@@ -239,7 +221,6 @@ void repeats(const char* call, Site at, const Lanes& lanes, const LocalTensor<D>
             for (int64_t repeat = 0; repeat < lanes.repeats; ++repeat) {
                 Extreme<S> one = extreme_of<type, S>(lanes, in, stride, repeat);
                 uint8_t* const to = out + repeat * dst_stride * unit;
-                one.value = saturated(one.value, saturate);
                 const S index = index_bits<S>(one.index);
                 const uint32_t wide = static_cast<uint32_t>(one.index);
                 if (index_only) std::memcpy(to, &wide, 4);
@@ -291,7 +272,6 @@ void groups(const char* call, Site at, const Lanes& lanes, const LocalTensor<T>&
     write(full, 0, lanes.repeats - 1);
     write(last, lanes.repeats - 1, 1);
     emulator::Core& core = emulator::core();
-    const bool saturate = core.control.ctrl_saturate;
     uint8_t* const out = core.local(dst.space(), dst.address());
     const uint8_t* const in = core.local(src.space(), src.address());
     emulator::issue(std::move(what), [=, lanes = lanes] {
@@ -299,7 +279,7 @@ void groups(const char* call, Site at, const Lanes& lanes, const LocalTensor<T>&
         for (int64_t repeat = 0; repeat < lanes.repeats; ++repeat) {
             if constexpr (type == ReduceType::SUM) {
                 const T* const values = lanes_of(lanes, in, stride, repeat, room);
-                for (int64_t i = 0; i < results; ++i) found[i] = tree<T>(values + i * group, group, saturate);
+                for (int64_t i = 0; i < results; ++i) found[i] = tree<T>(values + i * group, group);
             } else {
                 Rank<T> best[64];
                 std::fill_n(best, results, std::numeric_limits<Rank<T>>::min());
@@ -310,7 +290,7 @@ void groups(const char* call, Site at, const Lanes& lanes, const LocalTensor<T>&
                         for (; i < end; ++i) best[to] = std::max(best[to], rank<type>(values[i]));
                     }
                 });
-                for (int64_t i = 0; i < results; ++i) found[i] = saturated(value_of<type, T>(best[i]), saturate);
+                for (int64_t i = 0; i < results; ++i) found[i] = value_of<type, T>(best[i]);
             }
             const std::vector<uint8_t>& which = repeat == lanes.repeats - 1 ? last : full;
             for (int64_t i = 0; i < results; ++i)
@@ -345,7 +325,7 @@ constexpr int64_t in_blocks(int64_t elements) {
 
 /// The results of repeats as elements of new repeats, until one is left ([ReduceSum], the second way).
 template <class T>
-T tree_of_repeats(std::vector<T> values, bool saturate) {
+T tree_of_repeats(std::vector<T> values) {
     const size_t width = ONE_REPEAT_BYTE_SIZE / sizeof(T);
     while (values.size() > 1) {
         std::vector<T> next;
@@ -353,7 +333,7 @@ T tree_of_repeats(std::vector<T> values, bool saturate) {
             T room[width];
             std::fill_n(room, width, static_cast<T>(0));
             std::copy_n(values.begin() + static_cast<int64_t>(begin), std::min(width, values.size() - begin), room);
-            next.push_back(tree<T>(room, static_cast<int64_t>(width), saturate));
+            next.push_back(tree<T>(room, static_cast<int64_t>(width)));
         }
         values.swap(next);
     }
@@ -384,7 +364,6 @@ void whole_sum(Site at, const Lanes& given, const LocalTensor<T>& dst, const Loc
     }
     what.accesses.push_back(dst.access(emulator::Access::Kind::Write, "dst", 0, 1, sizeof(T)));
     emulator::Core& core = emulator::core();
-    const bool saturate = core.control.ctrl_saturate;
     uint8_t* const out = core.local(dst.space(), dst.address());
     const uint8_t* const in = core.local(src.space(), src.address());
     emulator::issue(std::move(what), [=] {
@@ -394,15 +373,15 @@ void whole_sum(Site at, const Lanes& given, const LocalTensor<T>& dst, const Loc
             std::copy_n(lanes_of(lanes, in, stride, 0, room), lanes.width, all);
             for (int64_t repeat = 1; repeat < lanes.repeats; ++repeat) {
                 const T* const values = lanes_of(lanes, in, stride, repeat, room);
-                EMULATOR_EACH(i, lanes.width) all[i] = add(all[i], values[i], saturate);
+                EMULATOR_EACH(i, lanes.width) all[i] = sum(all[i], values[i]);
             }
-            result = tree<T>(all, lanes.width, saturate);
+            result = tree<T>(all, lanes.width);
         } else {
             std::vector<T> sums;
-            sums_of<T, T>(lanes, in, stride, saturate, sums);
+            sums_of<T, T>(lanes, in, stride, sums);
             result = sums[0];
-            if (in_order) for (size_t i = 1; i < sums.size(); ++i) result = add(result, sums[i], saturate);
-            else result = tree_of_repeats(std::move(sums), saturate);
+            if (in_order) for (size_t i = 1; i < sums.size(); ++i) result = sum(result, sums[i]);
+            else result = tree_of_repeats(std::move(sums));
         }
         room_between.spoil();
         std::memcpy(out, &result, sizeof(T));
@@ -443,7 +422,6 @@ void whole_extreme(const char* call, Site at, const Lanes& given, const LocalTen
     what.accesses.push_back(dst.access(emulator::Access::Kind::Write, "dst", 0, index ? 2 : 1, static_cast<uint32_t>(sizeof(T) * (index ? 2 : 1))));
     what.cost.repeats += static_cast<uint64_t>((2 * lanes.repeats + lanes.width - 1) / lanes.width);
     emulator::Core& core = emulator::core();
-    const bool saturate = core.control.ctrl_saturate;
     uint8_t* const out = core.local(dst.space(), dst.address());
     const uint8_t* const in = core.local(src.space(), src.address());
     emulator::issue(std::move(what), [=] {
@@ -451,7 +429,6 @@ void whole_extreme(const char* call, Site at, const Lanes& given, const LocalTen
         for (int64_t repeat = 0; repeat < lanes.repeats; ++repeat) {
             Extreme<T> one = extreme_of<type, T>(lanes, in, stride, repeat);
             if (one.index >= 0) one.index += repeat * lanes.width;
-            one.value = saturated(one.value, saturate);
             all = better<type>(all, one);
         }
         const T place = index_bits<T>(all.index);

@@ -120,7 +120,7 @@ void merge_queues(Site at, const LocalTensor<T>& dst, const MrgSortSrcList<T>& s
         what.accesses.push_back(from);
     }
     const bool suspend = params.ifExhaustedSuspension;
-    if (!suspend) what.accesses.push_back(dst.bytes(Access::Kind::Write, "dst", 0, bytes));
+    what.accesses.push_back(dst.bytes(Access::Kind::Write, "dst", 0, suspend ? 0 : bytes));  // with suspend it tells later how many
     uint8_t* const out = emulator::core().local(dst.space(), dst.address());
     emulator::issue(std::move(what), [=] {
         std::vector<uint8_t> merged(static_cast<size_t>(total * PAIR));

@@ -62,7 +62,19 @@ extern "C" __global__ __aicore__ void cube_arguments(GM_ADDR in, int32_t which) 
                 Mmad(c, a, b, product);
                 break;                                                                       // documented: no operation
             case 23: DataCopy(l1, LocalTensor<half>(TPosition::VECIN, 0, 256), 256); break;  // a cube core has no UB
-            case 22: Fill(b, {1, 1, 0, half(1)}); break;                                     // dav-3510: L1 only
+            case 24:  // one fractal of each is loaded, and more is used
+            case 25:
+                Fill(l1, {1, 16, 0, half(1)});
+                SetFlag<HardEvent::MTE2_MTE1>(EVENT_ID0);
+                WaitFlag<HardEvent::MTE2_MTE1>(EVENT_ID0);
+                LoadData(a, l1, LoadData2DParams(0, 1, 1, 0, 0, false, 0));
+                LoadData(b, l1, LoadData2DParams(0, 1, 1, 0, 0, false, 0));
+                SetFlag<HardEvent::MTE1_M>(EVENT_ID0);
+                WaitFlag<HardEvent::MTE1_M>(EVENT_ID0);
+                (which == 24 ? product.k : product.m) = 20;
+                Mmad(c, a, b, product);
+                break;
+            case 22: Fill(b, {1, 1, 0, half(1)}); break;  // dav-3510: L1 only
 #if __NPU_ARCH__ == 3510
             case 30: LoadData(bytes, bytes1, LoadData2DParamsV2(0, 0, 1, 1, 1, 1, true, 0)); break;
             case 31: LoadDataWithTranspose(a, l1, LoadData2dTransposeParams(0, 1, 1, 0, 0)); break;
