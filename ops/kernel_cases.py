@@ -23,7 +23,7 @@ from ascend_k3.ops.soc import NAMES, SoC, soc
 from ascend_k3.ops.tolerances import RELATIVE_RMS, relative_rms
 
 # Folders of ops/ that have kernel/cases.py.
-OPERATORS = ("rms_norm", "attention_residual", "causal_conv1d", "route", "fused_experts")
+OPERATORS = ("rms_norm", "attention_residual", "causal_conv1d", "route", "fused_experts", "situ_glu", "mx")
 MOST_BYTES = 1.1  # of cost.py's, at the judged shapes
 
 

@@ -38,6 +38,7 @@ register(
     routing.permute_tokens,
     _permuted,
     differentiable=("x",),
+    backward=routing.permute_tokens_backward,
     kernel=launch.permute_tokens,
 )
 register(

@@ -80,7 +80,7 @@ def test_with_a_product_in_between_they_are_fused_experts() -> None:
     weights, ids = random(3, 9, 3), torch.randint(-1, 5, (9, 3), generator=torch.Generator().manual_seed(4))
     rows, places, counts = permute_tokens(x, ids, 5)
     groups = torch.split(rows, [*counts.tolist(), int((ids < 0).sum())])[:5]
-    done = [situ_glu(group @ w13[e].T, 4.0, 25.0) @ w2[e].T for e, group in enumerate(groups)]
+    done = [situ_glu(group @ w13[e].T, beta=4.0, linear_beta=25.0) @ w2[e].T for e, group in enumerate(groups)]
     y = unpermute_tokens(torch.cat((*done, torch.full_like(rows[int(counts.sum()) :], math.nan))), weights, places)
     expected = fused_experts(x, weights, ids, w13, w2, beta=4.0, linear_beta=25.0)
     assert_close_rms(y, expected, "y", RELATIVE_RMS[torch.float32])
