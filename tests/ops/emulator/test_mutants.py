@@ -9,7 +9,7 @@ import pytest
 from ascend_k3.ops import kernel_cases
 from ascend_k3.ops.emulator import mutants
 
-PART = 0.25
+PART = 0.1
 
 
 @pytest.mark.parametrize("chip", ["a3", "950pr"])
