@@ -241,6 +241,28 @@ def test_widths_up_to_the_last_that_fits(name: str, dtype: torch.dtype, chip: st
 
 
 @pytest.mark.parametrize("chip", SOCS)
+@pytest.mark.parametrize("dtype", [FLOAT, BF16])
+@pytest.mark.parametrize("name", ROWS)
+def test_smallest_memory_of_every_tiling(name: str, dtype: torch.dtype, chip: str) -> None:
+    """UB grows by 32 bytes; wherever the tiling makes another use of it, that use fits exactly."""
+    kernel, sizes, call = ROWS[name]
+    expected, tilings = kernel_cases.tensors(call(40, dtype)), set()
+    for ub in range(0, 12 << 10, 32):
+        small = soc(chip).with_(usable_ub=max(ub, 1), capacity={"UB": max(ub, 1)})
+        try:
+            tiling = kernel.tile_for(sizes(40, dtype.itemsize), (EPS, EPS), small).data
+        except ValueError:
+            assert not tilings
+            continue
+        if tiling not in tilings:
+            tilings.add(tiling)
+            with backends.backend("emulator", soc=small):
+                for value, right in zip(kernel_cases.tensors(call(40, dtype)), expected, strict=True):
+                    assert_close(value, right)
+    assert len(tilings) >= 2
+
+
+@pytest.mark.parametrize("chip", SOCS)
 def test_widest_row_without_a_partial_sum(chip: str) -> None:
     stats = AttentionResidualStats(torch.zeros(1, 1), torch.ones(1, 1), numbers(1, 1, 16320))
     nw, qw = weights(16320, BF16)

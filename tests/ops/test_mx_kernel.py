@@ -92,8 +92,8 @@ def test_codes_and_scales_follow_the_definition(format: str) -> None:
     x = torch.cat((special_blocks(torch.float32), near_ties(60, torch.float32)))
     codes, scales = quantized_by_definition(x, format, "even")
     data, scale = on_emulator(lambda: _parts(mx_quantize(x, format=format, rule="even")))
-    assert scale.view(-1).tolist() == scales.tolist()
-    assert codes_of(MXTensor(data, scale, format)).reshape(-1, 32).tolist() == codes.tolist()
+    assert scale.tolist() == scales.tolist()
+    assert codes_of(MXTensor(data, scale, format)).tolist() == codes.tolist()
 
 
 @pytest.mark.parametrize("chip", SOCS)

@@ -18,7 +18,7 @@ PREFILL = (
     ((1,), 1, 2, False, False),
     ((5, 0, 1, 2, 70), 17, 4, True, False),
     ((0, 300, 3, 260), 100, 4, False, True),
-    ((33,), 300, 7, True, False),
+    ((33,), 600, 7, True, True),
     ((150, 0, 7, 1), 600, 4, True, True),
 )
 # sequences, channels, taps, which rows are padding, whether mutation tests take it
@@ -26,7 +26,7 @@ STEP = (
     (1, 1, 2, (), False),
     (5, 17, 4, (0, 3), False),
     (40, 100, 4, (), False),
-    (9, 300, 7, (8,), False),
+    (9, 600, 7, (8,), True),
     (70, 600, 4, (2, 11), True),
 )
 

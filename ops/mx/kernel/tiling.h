@@ -28,7 +28,7 @@ inline int32_t carry_of(int64_t mantissa_bits) { return 1 << (22 - mantissa_bits
 
 inline bool tile_mx(const Platform& platform, int64_t blocks, int64_t bytes_a_block, MxTiling& out, Launch& launch) {
     if (blocks < 1) return refuse(launch, "x has %lld blocks of 32 numbers; it has to have at least 1", (long long)blocks);
-    // Eight blocks are scaled together. 1024 bytes for constants, 2040 blocks for repeats of 8 blocks, at most 255.
+    // Brcb takes eight blocks a repeat, and at most 255 repeats. 1024 bytes are for constants.
     const int64_t fit = at_most((platform.ub - 1024) / bytes_a_block / 8 * 8, 2040);
     out.blocks = blocks;
     out.blocks_a_core = round_up(ceil_div(blocks, platform.vector_cores), 8);

@@ -23,8 +23,8 @@ inline bool tile_rms_norm(const Platform& platform, const int64_t* sizes, const 
     const int64_t rows = sizes[0], width = sizes[1], element = sizes[2], operands = sizes[3];
     if (rows < 1 || width < 1) return refuse(launch, "x has %lld rows of %lld elements; both have to be at least 1", (long long)rows, (long long)width);
     const int64_t pitch = round_up(width * element, 32) / element;
-    // float works in the output's buffer and on the weight as it is; 16-bit types have float copies of x and the weight.
-    const int64_t copies = element == 4 ? operands - 2 : operands - 1;
+    // float works in the queues' buffers and on the weight as it is; 16-bit types have float copies of the inputs.
+    const int64_t copies = element == 4 ? 0 : operands - 1;
     const int64_t a_row = operands * 2 * pitch * element + copies * pitch * 4;
     const int64_t fixed = pitch * element + (element == 4 ? 1 : 2) * round_up(pitch * 4, 256) + 4 * 1024;
     const int64_t most = width <= SHORT_ROW ? 64 : 4;

@@ -11,7 +11,7 @@ using namespace AscendC;
 /// beta tanh(g / beta) sigmoid(g) linear_beta tanh(u / linear_beta) of floats.
 ///
 /// tanh(z) = m / (m + 2) with m = e^(2z) - 1. With E = e^(2z) as it comes out, m = (E - 1) + E (2z - ln E): the second term
-/// is what the rounding of E has lost, so that m has its full precision near 0 too.
+/// is what the rounding of E has lost, so that m has its full precision near 0 too (the sign of zero is lost: -0 gives 0).
 class SituActivation {
    public:
     __aicore__ inline void Init(TPipe& pipe, uint32_t most, const SituTiling& tiling) {
