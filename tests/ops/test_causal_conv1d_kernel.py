@@ -67,13 +67,15 @@ def test_hard_numbers_stay_where_they_are(chip: str, activation: str | None) -> 
     assert int(y.isnan().any(1).sum()) >= 2 and torch.equal(y[0, 3:, 9], torch.zeros(37))
 
 
+@pytest.mark.parametrize("lengths", [[0, 1, 0, 2, 3, 4, 100, 0], [64, 0, 64, 0], [63, 65], [65, 63]], ids=str)
 @pytest.mark.parametrize("chip", SOCS)
-def test_next_windows_are_the_last_inputs_bit_for_bit(chip: str) -> None:
-    lengths = [0, 1, 0, 2, 3, 4, 100, 0]
-    expected = prefill(lengths, 33, 4, True, torch.bfloat16)[1]
-    with ops.backend("emulator", soc=chip):
-        found = prefill(lengths, 33, 4, True, torch.bfloat16)[1]
-    assert torch.equal(found, expected)
+def test_next_windows_are_the_last_inputs_bit_for_bit(chip: str, lengths: list[int]) -> None:
+    """Also where a core's part of the tokens, 64 of them, ends with a sequence or beside its end."""
+    expected = prefill(lengths, 33, 4, True, torch.bfloat16)
+    with ops.backend("emulator", soc=chip) as run:
+        found = prefill(lengths, 33, 4, True, torch.bfloat16)
+    assert torch.equal(found[1], expected[1]) and len(run.calls[0].report.data["cores"]) == 2
+    assert_close_rms(found[0], expected[0], "y", RELATIVE_RMS[torch.bfloat16])
 
 
 @pytest.mark.parametrize("offsets", [torch.int32, torch.int64])
