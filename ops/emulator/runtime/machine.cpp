@@ -329,7 +329,10 @@ void wait_until(const std::function<bool()>& ready, const std::string& what, Sit
     CoreState& core = current();
     core.last_site = at;
     while (!ready()) {
-        if (machine->perturb ? random_step(core) : pump(core)) continue;
+        if (machine->perturb ? random_step(core) : pump(core)) {
+            if (machine->perturb && machine->cores.size() > 1 && chance(8)) leave(core);  // pipes of other cores in between
+            continue;
+        }
         core.blocked = what;
         leave(core);
         core.blocked.clear();

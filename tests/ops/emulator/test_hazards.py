@@ -150,6 +150,17 @@ def test_order_of_the_schedule_does_not_hide_it(source: Any, name: str) -> None:
         assert kind in {hazard.kind for hazard in launch(source, "a3", name, 0, seed=seed).hazards}, seed
 
 
+def test_a_perturbed_order_delays_copies_that_nothing_waits_for(source: Any) -> None:
+    kinds = [{hazard.kind for hazard in launch(source, "a3", "raw_mte2_v", 0, seed=seed).hazards} for seed in range(20)]
+    assert {"race"} in kinds and {"race", "uninitialised"} in kinds
+
+
+@pytest.mark.parametrize("name", ["war_v_mte2", "war_mte3_v"])
+def test_missing_flag_is_named_once(source: Any, name: str) -> None:
+    """What would order a write behind the read orders it behind what was read as well: one flag is missing, not two."""
+    assert len(launch(source, "a3", name, 0).hazards) == 1
+
+
 def test_two_runs_say_the_same(source: Any) -> None:
     for name in ("raw_mte2_v", "war_mte3_v", "deadlock_circle"):
         for seed in (None, 3):

@@ -167,6 +167,14 @@ def test_perturbed_orders_give_a_racy_kernel_other_numbers(source: Any) -> None:
         assert len(seen) > 1, name
 
 
+def test_perturbed_orders_change_between_cores_at_any_instruction(source: Any) -> None:
+    """All cores write all tiles: those of one run come from several cores, in another mixture for another seed."""
+    tiles = [
+        run(source, "a3", "write_write", fixed=0, seed=seed)[0][: N * TILES].reshape(TILES, N) for seed in range(20)
+    ]
+    assert any(len({tile.tobytes() for tile in of_a_run}) > 1 for of_a_run in tiles)
+
+
 @pytest.mark.parametrize("seed", [None, 5])
 def test_the_same_run_twice(source: Any, seed: int | None) -> None:
     for name in ("sync_all_phases", "flag_chain", "queue_pipeline"):

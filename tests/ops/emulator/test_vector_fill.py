@@ -273,7 +273,7 @@ def test_trans_data_to_5hd_without_repeats(soc: str) -> None:
 
 def test_interleave_and_back() -> None:
     """Pages Interleave and DeInterleave: pairs of both sources in turn over dst0 and dst1, and the way back."""
-    for type in ALL_3510:
+    for type in ("half", "float", "int8_t", "int64_t"):
         d, a, b = (values(type, seed) for seed in range(3))
         count = 256
         found, report = run("vector_fill", "950pr", typed(type, INTERLEAVE, count=count), d, a, b)

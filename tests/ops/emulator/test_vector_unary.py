@@ -136,7 +136,8 @@ def test_every_form(soc: str, operation: int) -> None:
 def test_elementary_functions_give_the_nearest_float(operation: int) -> None:
     """elementary.h: over the whole range the error is half a unit in the last place, at most one in a hundred thousand
     more. The pages allow dav-3510 one unit."""
-    f = {EXP: np.exp, LN: np.log, RSQRT: lambda x: 1 / np.sqrt(x)}[operation]
+    functions: dict[int, Callable[[Array], Array]] = {EXP: np.exp, LN: np.log, RSQRT: lambda x: 1 / np.sqrt(x)}
+    f = functions[operation]
     wrong = total = 0
     for seed in range(25):
         random = np.random.default_rng(seed)
@@ -245,7 +246,9 @@ SCALAR: dict[int, Callable[[Array, Array], Array]] = {
 }
 WHOLE = (*BASIC, "int16_t", "int32_t")
 SCALAR_2201: dict[int, tuple[str, ...]] = dict.fromkeys((ADDS, MULS, MAXS, MINS), WHOLE) | {LEAKY_RELU: BASIC}
-SCALAR_3510 = dict.fromkeys((ADDS, MAXS, MINS), (*WHOLE, "bfloat16_t", "int8_t", "uint8_t", "int64_t", "uint64_t"))
+SCALAR_3510: dict[int, tuple[str, ...]] = dict.fromkeys(
+    (ADDS, MAXS, MINS), (*WHOLE, "bfloat16_t", "int8_t", "uint8_t", "int64_t", "uint64_t")
+)
 SCALAR_3510 |= {MULS: (*WHOLE, "bfloat16_t", "int64_t", "uint64_t"), LEAKY_RELU: BASIC}
 
 

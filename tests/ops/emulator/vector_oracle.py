@@ -43,7 +43,7 @@ def to_bfloat16(x: Array) -> Array:
 
 
 def from_bfloat16(bits: Array) -> Array:
-    return (bits.astype(np.uint32) << 16).view(np.float32)
+    return np.left_shift(bits.astype(np.uint32), 16).view(np.float32)
 
 
 def values(type: str, seed: int, count: int | None = None, scale: float = 4.0) -> Array:
@@ -116,11 +116,8 @@ def expected(
     widest = itemsize or max(array.itemsize for array in (d, *sources))
     width = 256 // widest
     operands = [d, *sources]
-    out = operands[call.place] = operands[call.place].copy()
-    if call.place == 0:
-        operands[0] = out
-    else:
-        out = operands[call.place]
+    out: Array = operands[call.place].copy()
+    operands[call.place] = out
     shift = call.offset // out.itemsize
     where = [call.places(i, array.itemsize, width) for i, array in enumerate(operands)]
     for r in range(len(where[0])):

@@ -195,26 +195,33 @@ void each_stretch(const Lanes& lanes, const Stride* strides, const int64_t* size
     }
 }
 
-/// A destination has to move from block to block. Source: "High-dimensional slices", dataBlockStride.
+/// An operand as the rules below look at it.
+struct Place {
+    emulator::Space space;
+    int64_t address, size;
+    Stride stride;
+};
 template <class T>
-bool legal_place(const char* call, Site at, const Lanes& lanes, const LocalTensor<T>& dst, Stride stride) {
-    const int64_t a_block = ONE_BLK_SIZE / static_cast<int64_t>(sizeof(T));
+Place place_of(const LocalTensor<T>& tensor, Stride stride) { return {tensor.space(), tensor.address(), static_cast<int64_t>(sizeof(T)), stride}; }
+
+/// A destination has to move from block to block. Source: "High-dimensional slices", dataBlockStride.
+inline bool legal_destination(const char* call, Site at, const Lanes& lanes, const Place& dst) {
+    const int64_t a_block = ONE_BLK_SIZE / dst.size;
     const bool one_block = lanes.flat || lanes.runs.front().first / a_block == (lanes.runs.back().second - 1) / a_block;
-    return emulator::require(dst.space() == emulator::Space::UB, "wrong_core", at, call, "dst is not in UB; vector instructions work there alone.") &&
-           emulator::require(stride.block > 0 || one_block, "argument", at, call, "the block stride of dst is 0; its blocks would lie on each other, give at least 1.");
+    return emulator::require(dst.space == emulator::Space::UB, "wrong_core", at, call, "dst is not in UB; vector instructions work there alone.") &&
+           emulator::require(dst.stride.block > 0 || one_block, "argument", at, call, "the block stride of dst is 0; its blocks would lie on each other, give at least 1.");
 }
 /// Operands of a form with a count are apart or begin at the same address, the source's elements then not being the smaller
 /// ones. Source: "General notes and limits", overlapping addresses. With strides it is not checked.
-template <class D, class S>
-bool legal_overlap(const char* call, Site at, const Lanes& lanes, const LocalTensor<D>& dst, const LocalTensor<S>& src) {
-    if (!emulator::require(src.space() == emulator::Space::UB, "wrong_core", at, call, "a source is not in UB; vector instructions work there alone.")) return false;
+inline bool legal_source(const char* call, Site at, const Lanes& lanes, const Place& dst, const Place& src) {
+    if (!emulator::require(src.space == emulator::Space::UB, "wrong_core", at, call, "a source is not in UB; vector instructions work there alone.")) return false;
     if (!lanes.flat) return true;
-    const int64_t to = dst.address(), to_end = to + lanes.count * static_cast<int64_t>(sizeof(D));
-    const int64_t from = src.address(), from_end = from + lanes.count * static_cast<int64_t>(sizeof(S));
-    const bool together = to == from && sizeof(S) >= sizeof(D);
-    return emulator::require(together || to_end <= from || from_end <= to, "argument", at, call,
-                             "dst (bytes " + std::to_string(to) + " to " + std::to_string(to_end) + ") and a source (bytes " + std::to_string(from) + " to " + std::to_string(from_end) +
-                                 ") overlap in part" + (to == from ? ", the source having the smaller elements" : "") + "; they have to be apart, or the same.");
+    const int64_t to_end = dst.address + lanes.count * dst.size, from_end = src.address + lanes.count * src.size;
+    const bool together = dst.address == src.address && src.size >= dst.size;
+    if (together || to_end <= src.address || from_end <= dst.address) return true;
+    return emulator::require(false, "argument", at, call,
+                             "dst (bytes " + std::to_string(dst.address) + " to " + std::to_string(to_end) + ") and a source (bytes " + std::to_string(src.address) + " to " + std::to_string(from_end) +
+                                 ") overlap in part" + (dst.address == src.address ? ", the source having the smaller elements" : "") + "; they have to be apart, or the same.");
 }
 
 /// Where an operand of an instruction is on the host, dst first.
@@ -250,8 +257,8 @@ void elementwise(const char* call, Site at, const Lanes& lanes, bool read_dst, c
                  const std::pair<LocalTensor<S>, Stride>&... sources) {
     EMULATOR_USES("asc_uses_vector");
     if (!legal(lanes, call, at)) return;
-    if (!legal_place(call, at, lanes, dst, dst_stride)) return;
-    if (!(legal_overlap(call, at, lanes, dst, sources.first) && ...)) return;
+    const Place to = place_of(dst, dst_stride);
+    if (!legal_destination(call, at, lanes, to) || !(legal_source(call, at, lanes, to, place_of(sources.first, sources.second)) && ...)) return;
     static const char* const names[] = {"src0", "src1", "src2", "src3"};
     emulator::Instruction instruction;
     instruction.pipe = emulator::Pipe::V, instruction.name = call, instruction.at = at;

@@ -79,18 +79,17 @@ constexpr void Cast_types() {
     if constexpr (!exists) static_cast<void>(sizeof(NoCast<To, From>));
 }
 
-template <class To, class From>
-bool legal_mode(RoundMode mode, Site at) {
+inline bool legal_mode(emulator::numbers::Number from, const char* from_name, emulator::numbers::Number to, const char* to_name, RoundMode mode, Site at) {
     using namespace emulator::numbers;
     const int number = static_cast<int>(mode);
-    if (number >= 0 && number < 8 && mode != RoundMode::CAST_HYBRID && cast_allowed<From, To>(ARCH, static_cast<Rounding>(number))) return true;
-    const std::string pair = std::string(name_of<From>()) + " -> " + name_of<To>();
-    const std::string given = number >= 0 && number < 8 ? ROUND_MODES[static_cast<size_t>(number)] : std::to_string(number);
-    if (mode == RoundMode::CAST_HYBRID && cast_allowed<From, To>(ARCH, Rounding::Hybrid))
-        return emulator::require(false, "argument", at, "Cast", "CAST_HYBRID of " + pair + " is not defined well enough to be emulated; take CAST_ROUND.");
+    const bool known = number >= 0 && number < 8, listed = known && cast_allowed(ARCH, from, to, static_cast<Rounding>(number));
+    if (listed && mode != RoundMode::CAST_HYBRID) return true;
+    const std::string pair = std::string(from_name) + " -> " + to_name;
+    if (listed) return emulator::require(false, "argument", at, "Cast", "CAST_HYBRID of " + pair + " is not defined well enough to be emulated; take CAST_ROUND.");
     std::string allowed;
     for (int other = 0; other < 7; ++other)
-        if (cast_allowed<From, To>(ARCH, static_cast<Rounding>(other))) allowed += (allowed.empty() ? "" : ", ") + std::string(ROUND_MODES[static_cast<size_t>(other)]);
+        if (cast_allowed(ARCH, from, to, static_cast<Rounding>(other))) allowed += (allowed.empty() ? "" : ", ") + std::string(ROUND_MODES[static_cast<size_t>(other)]);
+    const std::string given = known ? ROUND_MODES[static_cast<size_t>(number)] : "mode " + std::to_string(number);
     return emulator::require(false, "argument", at, "Cast", pair + " has no " + given + " on " EMULATOR_SOC "; it has " + allowed + ".");
 }
 
@@ -105,9 +104,9 @@ constexpr emulator::numbers::Rounding only_mode() {
     return modes == 1 ? found : Rounding::Hybrid;
 }
 
-/// `n` numbers in a row.
+/// `n` numbers in a row. Compiled once for a pair of types, whoever calls it.
 template <class To, class From>
-void convert_row(To* to, const From* from, int64_t n, emulator::numbers::Rounding mode, Saturation rule) {
+[[gnu::noinline]] void convert_row(To* to, const From* from, int64_t n, emulator::numbers::Rounding mode, Saturation rule) {
     using namespace emulator::numbers;
     constexpr Rounding only = only_mode<To, From>();
     if constexpr (only != Rounding::Hybrid) {
@@ -147,7 +146,7 @@ inline bool pair_lanes(Lanes& lanes, Site at) {
 template <class To, class From>
 void cast(Site at, Lanes lanes, const LocalTensor<To>& dst, const LocalTensor<From>& src, RoundMode round_mode, const UnaryRepeatParams& p) {
     namespace numbers = emulator::numbers;
-    if (!legal_mode<To, From>(round_mode, at)) return;
+    if (!legal_mode(numbers::number_of<From>(), numbers::name_of<From>(), numbers::number_of<To>(), numbers::name_of<To>(), round_mode, at)) return;
     const auto mode = static_cast<numbers::Rounding>(round_mode);
     const Saturation rule = saturation<To>();
     const Stride to_stride{p.dstBlkStride, p.dstRepStride}, from_stride{p.srcBlkStride, p.srcRepStride};

@@ -70,7 +70,7 @@ struct BrcbRepeatParams {
     BrcbRepeatParams() = default;
     BrcbRepeatParams(const uint16_t dstBlkStride, const uint16_t dstRepStride) : dstBlkStride(dstBlkStride), dstRepStride(dstRepStride) {}
     uint32_t blockNumber = DEFAULT_BLK_NUM;
-    uint16_t dstRepStride = DEFAULT_REPEAT_STRIDE, dstBlkStride = DEFAULT_BLK_STRIDE;
+    uint16_t dstBlkStride = DEFAULT_BLK_STRIDE, dstRepStride = DEFAULT_REPEAT_STRIDE;
     uint16_t src1BlkStride = DEFAULT_BLK_STRIDE, src1RepStride = DEFAULT_REPEAT_STRIDE;
     bool repeatStrideMode = false, strideSizeMode = false;
 };

@@ -145,11 +145,10 @@ class Kernel {
         const int32_t times = fixed_ ? 15 : 16;
         if ASCEND_IS_AIC {
             for (int32_t i = 0; i < times; ++i) CrossCoreSetFlag<2, PIPE_MTE2>(10);  // @count
-            CrossCoreWaitFlag(1);
+            CrossCoreSetFlag<2, PIPE_MTE2>(9);
         }
         if ASCEND_IS_AIV {
-            // All sets are there before the first wait: the cube core says so.
-            CrossCoreSetFlag<2, PIPE_MTE3>(1);
+            CrossCoreWaitFlag(9);  // all sets are there before the first wait for them
             for (int32_t i = 0; i < times; ++i) CrossCoreWaitFlag(10);
         }
     }

@@ -294,7 +294,7 @@ class Kernel {
         if (fixed_)
             DataCopy(y_[me_ * N], a, N);
         else
-            DataCopy(y_, a, N);  // @write_write
+            for (uint32_t i = 0; i < TILES; ++i) DataCopy(y_[i * N], a, N);  // @write_write
     }
 
     __aicore__ inline void OneBranch() {

@@ -7,11 +7,12 @@ template <class T>
 __aicore__ inline void run(Frame& frame, const Call& call) {
     const auto d = frame.dst<T>(), a = frame.region<T>(1), b = frame.region<T>(2);
     const T scalar = scalar_of<T>(call);
+    [[maybe_unused]] constexpr bool one_of_a_size = std::is_same_v<T, half> || std::is_same_v<T, float> || std::is_same_v<T, int8_t> || std::is_same_v<T, int64_t>;
     constexpr bool wide = sizeof(T) == 2 || sizeof(T) == 4;
     switch (call.operation) {
         case 0:
             if (call.form == COUNT) Duplicate(d, scalar, call.count);
-            if constexpr (wide) {
+            if constexpr (std::is_same_v<T, float> || std::is_same_v<T, uint16_t>) {
 #define HEAD d, scalar
 #define UNSET T, false
                 FORMS(Duplicate, T, static_cast<uint16_t>(call.block[0]), static_cast<uint8_t>(call.repeat[0]))
@@ -56,9 +57,15 @@ __aicore__ inline void run(Frame& frame, const Call& call) {
             }
             break;
 #if __NPU_ARCH__ == 3510
-        case 6: Interleave(d, d[call.count], a, b, call.count); break;
-        case 7: DeInterleave(d, d[call.count], a, b, call.count); break;
-        case 8: DeInterleave(d, d[call.count], a, call.count); break;
+        case 6:
+            if constexpr (one_of_a_size) Interleave(d, d[call.count], a, b, call.count);
+            break;
+        case 7:
+            if constexpr (one_of_a_size) DeInterleave(d, d[call.count], a, b, call.count);
+            break;
+        case 8:
+            if constexpr (one_of_a_size) DeInterleave(d, d[call.count], a, call.count);
+            break;
         case 9: Duplicate(d, a, call.count); break;
         case 10: Copy(d, a, static_cast<uint32_t>(call.count)); break;
 #endif
