@@ -280,12 +280,14 @@ static std::string owner_name(const Access& access) {
 }
 
 bool check_bounds(CoreState& core, const Access& access, const char* name, Site at) {
+    const auto what = [&] { return std::string(name) + " (" + access.operand + ")"; };
+    if (access.allocation != 0 && !machine->allocations[access.allocation - 1].live)
+        hazard("use_after_free", at, what() + " is a tensor that FreeTensor or EnQue gave away before.", access.operand);
     if (access.bytes <= 0 || access.runs <= 0 || access.groups <= 0) return true;
     const auto far = [](int64_t pitch, int64_t count) { return pitch * (count - 1); };
     int64_t low = access.begin, high = access.begin + access.bytes;
     for (const int64_t reach : {far(access.pitch, access.runs), far(access.group_pitch, access.groups)})
         (reach < 0 ? low : high) += reach;
-    const auto what = [&] { return std::string(name) + " (" + access.operand + ")"; };
     if (access.align > 1 && access.begin % access.align != 0) {
         hazard("alignment", at,
                what() + " starts at byte " + std::to_string(local_begin(access)) + " of " + owner_name(access) + "; its address has to be a multiple of " + std::to_string(access.align) + ".",
@@ -340,8 +342,6 @@ bool check_bounds(CoreState& core, const Access& access, const char* name, Site 
                access.operand);
         return false;
     }
-    if (access.allocation != 0 && !machine->allocations[access.allocation - 1].live)
-        hazard("use_after_free", at, what() + " is a tensor that FreeTensor or EnQue gave away before.", access.operand);
     return true;
 }
 

@@ -134,13 +134,13 @@ def test_a_thousand_launches_leave_nothing_behind(source: Any) -> None:
 
 
 def test_checks_keep_up_with_the_copies(source: Any) -> None:
-    """16,384 tiles of 28 KiB in and out with every access checked: 0.5 s on a busy core; ten times that is a defect."""
+    """16,384 tiles of 28 KiB in and out, every access checked: 0.2 s of processor time; ten times that is a defect."""
     tile = 7168
     x, y = np.ones(1024 * tile, np.float32), np.zeros(1024 * tile, np.float32)
     numbers = struct.pack("<ifq", tile, 0.0, x.size)
     begin = time.process_time()
     report = launch(source, "many_copies", x, y, small=16384, numbers=numbers)
-    assert time.process_time() - begin < 5
+    assert time.process_time() - begin < 2
     assert report.hazards == () and np.array_equal(x, y)
 
 

@@ -147,7 +147,27 @@ def test_mistakes_between_cores_say_what_is_missing(source: Any, name: str, kind
         assert run(source, "a3", name, seed=seed)[1].hazards == ()
 
 
-def test_one_branch_counter_case_is_the_scalar_poll(source: Any) -> None:
+def test_fault_of_a_core_ends_the_launch(source: Any) -> None:
+    """The others' waits for it are not reported: the launch is over, as on the device."""
+    for seed in (None, *range(8)):
+        _, report = run(source, "a3", "fault_of_one", fixed=0, seed=seed)
+        assert [hazard.kind for hazard in report.hazards] == ["raw_pointer"]
+        assert run(source, "a3", "fault_of_one", seed=seed)[1].hazards == ()
+
+
+def test_cores_that_take_turns_may_share_a_line(source: Any) -> None:
+    for seed in SEEDS:
+        y, report = run(source, "a3", "line_in_turns", seed=seed)
+        assert report.hazards == () and y[: CORES + 1].tolist() == [10.0, 11.0, 12.0, 13.0, 0.0]
+
+
+def test_reset_leaves_alone_what_pipes_still_work_on(source: Any) -> None:
+    for seed in SEEDS:
+        y, report = run(source, "a3", "reset_while_waiting", seed=seed)
+        assert report.hazards == () and np.array_equal(y[: CORES * N], 2 * inputs()[: CORES * N])
+
+
+def test_poll_without_clean_never_sees_the_flag(source: Any) -> None:
     """A poll that never drops its line of the data cache never sees the flag, though it is set."""
     _, report = run(source, "a3", "poll_without_clean", fixed=0)
     assert {hazard.kind for hazard in report.hazards} == {"deadlock", "cache_line", "race"}

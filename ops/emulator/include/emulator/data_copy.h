@@ -126,7 +126,7 @@ inline bool in_reach(const LocalTensor<uint8_t>& dst, const char* call, Site at)
 
 inline const char* path_into(const LocalTensor<uint8_t>& dst) { return dst.space() == emulator::Space::UB ? "GM->UB" : "GM->L1"; }
 
-inline void copy_in(const char* call, Site at, const LocalTensor<uint8_t>& dst, const GlobalTensor<uint8_t>& src, Rows rows, uint32_t source_align,
+inline void copy_in(const char* call, Site at, const LocalTensor<uint8_t>& dst, const GlobalTensor<uint8_t>& src, Rows rows,
                     PadFill fill, Filler value) {
     using emulator::Access;
     if (!in_reach(dst, call, at)) return;
@@ -137,7 +137,7 @@ inline void copy_in(const char* call, Site at, const LocalTensor<uint8_t>& dst, 
         to.scratch = undefined;
         return to;
     };
-    instruction.accesses = {in_rows(src.bytes(Access::Kind::Read, "src", 0, rows.bytes, source_align), rows.count, rows.source_pitch)};
+    instruction.accesses = {in_rows(src.bytes(Access::Kind::Read, "src", 0, rows.bytes), rows.count, rows.source_pitch)};
     if (fill.undefined() && fill.left > 0) instruction.accesses.push_back(part(0, fill.left, true));
     const int64_t begin = fill.undefined() ? fill.left : 0, end = fill.undefined() ? fill.left + rows.bytes : whole;
     instruction.accesses.push_back(part(begin, end - begin, false));
@@ -285,7 +285,7 @@ void DataCopyPad(const LocalTensor<T>& dst, const GlobalTensor<T>& src, const Da
         if (!emulator::require(!pad.isPad || std::memcmp(&pad.paddingValue, &zero, sizeof(T)) == 0, "argument", at, "DataCopyPad", "paddingValue of a type of 64 bits can only be 0.")) return;
     }
     const Rows rows{params.blockCount, bytes, source_pitch, fill.whole(bytes) + static_cast<int64_t>(params.dstStride) * 32};
-    copying::copy_in("DataCopyPad", at, copying::bytes_of(dst), src.raw(), rows, 1, fill, copying::Filler::of(pad.paddingValue));
+    copying::copy_in("DataCopyPad", at, copying::bytes_of(dst), src.raw(), rows, fill, copying::Filler::of(pad.paddingValue));
 }
 /// dst row r = src row r: exactly blockLen bytes; in UB each row begins at a block of 32 bytes, in the compact mode
 /// (dav-3510) where the last one ended. Source: the page of DataCopyPad (UB to GM).

@@ -6,9 +6,10 @@ enum Op : int32_t {
     raw_mte2_v, war_v_mte2, waw_mte2_v, raw_v_mte3, war_mte3_v, raw_v_v, waw_v_v, waw_mte2_mte2, waw_mte3_mte3, raw_mte3_mte2,
     raw_v_s, raw_s_v, raw_mte2_s, raw_s_mte3, war_s_mte2,
     uninitialised_ub, uninitialised_part, uninitialised_workspace, uninitialised_atomic, uninitialised_padding,
-    beyond_ub, beyond_buffer, beyond_tensor, beyond_window, beyond_workspace, beyond_into_next, beyond_scalar,
+    uninitialised_after_reset,
+    beyond_ub, beyond_buffer, beyond_tensor, beyond_window, beyond_workspace, beyond_into_next, beyond_scalar, beyond_scalar_window,
     misaligned_address, misaligned_length, misaligned_block, misaligned_global,
-    capacity, capacity_buffers, double_free, use_after_free, use_after_enque, queue_depth, queue_no_buffer, queue_empty, queue_not_freed,
+    capacity, capacity_buffers, double_free, double_free_stale, use_after_free, use_after_enque, queue_depth, queue_no_buffer, queue_empty, queue_not_freed,
     queue_uninitialised, deadlock_scalar, deadlock_vector, deadlock_circle, leftover_flag, event_ids_out, event_id_range, event_not_released,
     event_alloc_nine, double_set, nested_pipe, raw_pointer_ub, raw_pointer_gm, raw_pointer_null, stack_overflow, divide_by_zero,
     endless_poll, endless_poll_clean, endless_poll_ub, atomic_left_on, atomic_type, counter_mode_left_on, unwritten_output, argument_blocks,
@@ -185,6 +186,21 @@ extern "C" __global__ __aicore__ void hazards(GM_ADDR x_address, GM_ADDR y_addre
             Add(c, a, a, 8);  // @uninitialised_padding
             break;
 
+        case uninitialised_after_reset: {
+            TPipe pipe;
+            TBuf<TPosition::VECCALC> buffer;
+            for (int phase = 0; phase < 2; ++phase) {
+                pipe.InitBuffer(buffer, TILE);
+                LocalTensor<float> tile = buffer.Get<float>();
+                if (phase == 0 || fixed) DataCopy(tile, x, N);
+                ALWAYS(MTE2_V);
+                if (phase == 1) Add(d, tile, tile, N);  // @uninitialised_after_reset
+                PipeBarrier<PIPE_ALL>();
+                if (phase == 0) pipe.Reset();
+            }
+            break;
+        }
+
         case beyond_ub: {
             load_for_v();
             LocalTensor<float> end(TPosition::VECCALC, UB_BYTES - (fixed ? TILE : TILE / 2), N);
@@ -219,6 +235,13 @@ extern "C" __global__ __aicore__ void hazards(GM_ADDR x_address, GM_ADDR y_addre
         case beyond_scalar:
             if (x.GetValue(fixed ? 2 * N - 1 : 2 * N) == 12345.0f) PipeBarrier<PIPE_ALL>();  // @beyond_scalar
             break;
+
+        case beyond_scalar_window: {
+            GlobalTensor<float> part;
+            part.SetGlobalBuffer((__gm__ float*)x_address, N);
+            if (part.GetValue(fixed ? N - 1 : N) == 12345.0f) PipeBarrier<PIPE_ALL>();  // @beyond_scalar_window
+            break;
+        }
 
         case misaligned_address:
             load_for_v();
@@ -260,6 +283,17 @@ extern "C" __global__ __aicore__ void hazards(GM_ADDR x_address, GM_ADDR y_addre
             LocalTensor<float> tensor = queue.AllocTensor<float>();
             queue.FreeTensor(tensor);
             if (!fixed) queue.FreeTensor(tensor);  // @double_free
+            break;
+        }
+        case double_free_stale: {
+            TPipe pipe;
+            TQue<TPosition::VECIN, 1> queue;
+            pipe.InitBuffer(queue, 1, TILE);
+            LocalTensor<float> before = queue.AllocTensor<float>();
+            queue.FreeTensor(before);
+            LocalTensor<float> tensor = queue.AllocTensor<float>();
+            if (!fixed) queue.FreeTensor(before);  // @double_free_stale
+            queue.FreeTensor(tensor);
             break;
         }
         case use_after_free: {

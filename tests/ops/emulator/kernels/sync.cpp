@@ -8,7 +8,9 @@ enum Op : int32_t {
     // between cores
     sync_all_phases, barrier_mode_0, soft_sync, soft_sync_some, flag_chain, atomic_add, atomic_max, scalar_results, own_workspace,
     // mistakes only
-    write_write, one_branch, overflow, leftover, shared_line, poll_without_clean, soft_not_zero, soft_small, reset_race
+    write_write, one_branch, overflow, leftover, shared_line, poll_without_clean, soft_not_zero, soft_small, reset_race, fault_of_one,
+    // right, each with a test of its own
+    line_in_turns, reset_while_waiting
 };
 
 constexpr uint32_t N = 64;      // floats of a tile
@@ -330,6 +332,38 @@ class Kernel {
         SyncAll(flags, ub, used);  // @soft
     }
 
+    __aicore__ inline void FaultOfOne() {
+        volatile int32_t* nowhere = nullptr;
+        if (me_ == 0 && !fixed_) *nowhere = 1;
+        SyncAll();  // @fault_of_one
+    }
+
+    /// One line of the cache, written by one core after the other.
+    __aicore__ inline void LineInTurns() {
+        for (int64_t turn = 0; turn < cores_; ++turn) {
+            if (turn == me_) {
+                y_.SetValue(me_, static_cast<float>(10 + me_));
+                DataCacheCleanAndInvalid<float, CacheLine::SINGLE_CACHE_LINE>(y_);
+            }
+            SyncAll();
+        }
+    }
+
+    /// The pipes still have work on the buffers of before when Reset comes.
+    __aicore__ inline void ResetWhileWaiting(TPipe& pipe) {
+        TBuf<TPosition::VECCALC> buffer;
+        pipe.InitBuffer(buffer, 2 * TILE);
+        LocalTensor<float> a = buffer.GetWithOffset<float>(N, 0), b = buffer.GetWithOffset<float>(N, TILE);
+        DataCopy(a, x_[me_ * N], N);
+        ORDER(MTE2_V, 0);
+        WaitFlag<HardEvent::S_V>(1);
+        Add(b, a, a, N);
+        ORDER(V_MTE3, 0);
+        DataCopy(y_[me_ * N], b, N);
+        pipe.Reset();
+        SetFlag<HardEvent::S_V>(1);
+    }
+
     __aicore__ inline void ResetRace(TPipe& pipe) {
         LocalTensor<float> b(TPosition::VECIN, 64 * TILE, N);
         for (int32_t phase = 0; phase < 2; ++phase) {
@@ -429,6 +463,9 @@ extern "C" __global__ __aicore__ void sync(GM_ADDR x, GM_ADDR y, GM_ADDR flags, 
         case soft_not_zero: kernel.SoftSync(pipe, fixed != 0, GetBlockNum() * 32, 0); break;
         case soft_small: kernel.SoftSync(pipe, true, GetBlockNum() * 32 - (fixed ? 0 : 32), 0); break;
         case reset_race: kernel.ResetRace(pipe); break;
+        case fault_of_one: kernel.FaultOfOne(); break;
+        case line_in_turns: kernel.LineInTurns(); break;
+        case reset_while_waiting: kernel.ResetWhileWaiting(pipe); break;
         default: break;
     }
 }
