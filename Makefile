@@ -2,7 +2,7 @@
 #   make demo        install, and run the small K3 from training to generation
 #   make test        every check, as CI runs it, in a new environment
 # For work on the code, in the environment .venv:
-#   make lint | types | docs | bench | format
+#   make lint | types | docs | bench | mutants | format
 #   make test-all    what `make test` runs, and the tests marked slow
 #
 # PYTHON=python3.12 picks the interpreter; PIP_ARGS="..." goes to pip (README: a CPU build of PyTorch).
@@ -14,7 +14,7 @@ export PYTHON VENV PIP_ARGS
 
 PINS = setup.py pyproject.toml constraints.txt tools/venv.sh
 
-.PHONY: demo test test-all lint types docs format bench clean
+.PHONY: demo test test-all lint types docs format bench mutants clean
 
 demo: $(VENV)/installed
 	$(VENV)/bin/ascend-k3 demo
@@ -31,6 +31,9 @@ lint types docs: $(VENV)/installed-dev
 format: $(VENV)/installed-dev
 	$(VENV)/bin/ruff format .
 	$(VENV)/bin/ruff check --fix .
+
+mutants: $(VENV)/installed-dev
+	$(VENV)/bin/python tools/mutants.py
 
 bench: $(VENV)/installed-dev
 	$(VENV)/bin/python benchmarks/run.py

@@ -15,7 +15,6 @@ import torch
 
 from ascend_k3.ops.emulator import compiler as builder
 from ascend_k3.ops.emulator.report import Report
-from ascend_k3.ops.errors import BackendError
 from ascend_k3.ops.soc import SoC
 from ascend_k3.ops.soc import soc as find_soc
 
@@ -298,6 +297,3 @@ def build(
         raise FileNotFoundError(f"build: {source} is not a file.")
     chosen = find_soc(soc) if isinstance(soc, str) else soc
     return Kernel(path, entry, chosen, [Path(folder) for folder in include_dirs], defines or {})
-
-
-__all__ = ["BackendError", "Kernel", "build"]

@@ -144,11 +144,9 @@ static std::unique_ptr<CoreState> make_core(const LaunchOptions& options, Role r
     face.arch = static_cast<Arch>(options.arch);
     face.role = role;
     face.block = block, face.sub = sub;
-    face.block_dim = options.block_dim;
     face.vector_cores_a_block = options.kernel_type == 3 ? 2 : options.kernel_type == 1 || options.kernel_type == 5 ? 0 : 1;
     face.block_index = role == Role::AIV ? block * face.vector_cores_a_block + sub : block;
     face.block_count = options.block_dim;
-    face.self = core.get();
     for (int i = 1; i < SPACES; ++i) {
         const Space space = static_cast<Space>(i);
         const bool mine = (space == Space::UB) == (role == Role::AIV);

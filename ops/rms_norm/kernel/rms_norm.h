@@ -1,4 +1,4 @@
-// The part that both norms share: x / sqrt(mean(x^2) + eps) for a tile of rows in UB.
+// What both norms share: x / sqrt(mean(x^2) + eps) for a tile of rows in UB, and the weight.
 #pragma once
 
 #include "kernel_operator.h"
@@ -115,6 +115,38 @@ class RowNorm {
     uint32_t width_ = 0, pitch_ = 0;
     float eps_ = 0;
     bool short_ = false;
+};
+
+/// A row of `width` elements that stays in UB, in float: the weight of a norm.
+template <class T>
+class WeightRow {
+   public:
+    __aicore__ inline void Init(TPipe& pipe, const RmsNormTiling& tiling) {
+        width_ = tiling.width;
+        pipe.InitBuffer(row_, tiling.pitch * sizeof(T));
+        if constexpr (!std::is_same_v<T, float>) pipe.InitBuffer(row_float_, tiling.pitch * sizeof(float));
+    }
+
+    /// What is on the vector pipe after it needs a barrier before the row.
+    __aicore__ inline LocalTensor<float> Load(const GlobalTensor<T>& weight) {
+        LocalTensor<T> row = row_.template Get<T>();
+        DataCopyPad(row, weight, DataCopyExtParams{1, static_cast<uint32_t>(width_ * sizeof(T)), 0, 0, 0}, DataCopyPadExtParams<T>{});
+        const TEventID loaded = GetTPipePtr()->AllocEventID<HardEvent::MTE2_V>();
+        SetFlag<HardEvent::MTE2_V>(loaded);
+        WaitFlag<HardEvent::MTE2_V>(loaded);
+        GetTPipePtr()->ReleaseEventID<HardEvent::MTE2_V>(loaded);
+        if constexpr (std::is_same_v<T, float>) {
+            return row;
+        } else {
+            LocalTensor<float> row_float = row_float_.template Get<float>();
+            Cast(row_float, row, RoundMode::CAST_NONE, width_);
+            return row_float;
+        }
+    }
+
+   private:
+    TBuf<TPosition::VECCALC> row_, row_float_;
+    uint32_t width_ = 0;
 };
 
 }  // namespace ascend_k3

@@ -17,16 +17,13 @@ class RmsNormGated {
         const uint32_t tile = tiling.rows_a_tile * tiling.pitch;
         pipe.InitBuffer(in_, 2, 2 * tile * sizeof(T));
         pipe.InitBuffer(out_, 2, tile * sizeof(T));
-        pipe.InitBuffer(scale_, tiling.pitch * sizeof(T));
-        if constexpr (!is_float) {
-            pipe.InitBuffer(work_, 2 * tile * sizeof(float));
-            pipe.InitBuffer(scale_float_, tiling.pitch * sizeof(float));
-        }
+        scale_.Init(pipe, tiling);
+        if constexpr (!is_float) pipe.InitBuffer(work_, 2 * tile * sizeof(float));
         norm_.Init(pipe, tiling);
     }
 
     __aicore__ inline void Process() {
-        LoadWeight();
+        scale_row_ = scale_.Load(weight_);
         for (int64_t row = first_; row < last_; row += tiling_.rows_a_tile) {
             const uint32_t rows = last_ - row < tiling_.rows_a_tile ? static_cast<uint32_t>(last_ - row) : tiling_.rows_a_tile;
             CopyIn(row, rows);
@@ -38,20 +35,6 @@ class RmsNormGated {
    private:
     __aicore__ inline DataCopyExtParams Rows(uint32_t rows) const {
         return DataCopyExtParams{static_cast<uint16_t>(rows), static_cast<uint32_t>(tiling_.width * sizeof(T)), 0, 0, 0};
-    }
-
-    /// The weight stays in UB for all rows, in float.
-    __aicore__ inline void LoadWeight() {
-        LocalTensor<T> weight = scale_.Get<T>();
-        DataCopyPad(weight, weight_, Rows(1), DataCopyPadExtParams<T>{});
-        const TEventID loaded = GetTPipePtr()->AllocEventID<HardEvent::MTE2_V>();
-        SetFlag<HardEvent::MTE2_V>(loaded);
-        WaitFlag<HardEvent::MTE2_V>(loaded);
-        GetTPipePtr()->ReleaseEventID<HardEvent::MTE2_V>(loaded);
-        if constexpr (is_float)
-            scale_row_ = weight;
-        else
-            Cast(scale_row_ = scale_float_.Get<float>(), weight, RoundMode::CAST_NONE, tiling_.width);
     }
 
     /// x, and the gate behind it.
@@ -107,7 +90,8 @@ class RmsNormGated {
     GlobalTensor<T> x_, gate_, weight_, y_;
     TQue<TPosition::VECIN, 1> in_;
     TQue<TPosition::VECOUT, 1> out_;
-    TBuf<TPosition::VECCALC> scale_, scale_float_, work_;
+    TBuf<TPosition::VECCALC> work_;
+    WeightRow<T> scale_;
     LocalTensor<float> scale_row_;
     RowNorm norm_;
 };

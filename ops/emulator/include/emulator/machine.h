@@ -77,29 +77,26 @@ struct Control {
     uint8_t atomic_type = 0;   // of AscendC's data types, 0: the tensor's own
     uint8_t atomic_op = 0;     // 0 add, 1 max, 2 min
     bool hf32 = false, hf32_nearest_zero = false;
-    bool ctrl_saturate = false;
     uint64_t ctrl = 1ull << 60;           // bits of the control register that SetCtrlSpr changes, as they are by default
     uint16_t deq_scale = 0;               // SetDeqScale(half), its bits
     bool deq_scale_set = false;
-    uint64_t fixpipe[4] = {0, 0, 0, 0};   // quantization buffer and its like, as the fixpipe API packs them
-    uint64_t fmatrix = 0, padding_value = 0, compare_mask[2] = {0, 0}, compare_scalar = 0;
+    uint64_t fmatrix = 0, padding_value = 0, compare_mask[2] = {0, 0};
     uint64_t load_repeat = 1ull << 16;    // of LoadData 3D: stride, times << 16, mode << 24, dstStride << 32, set << 63
-    uint64_t extra[8] = {};
+    uint64_t results[8] = {};             // of reductions and sorts, read by the Get...Spr calls
 };
 
-/// What a core knows of itself. The runtime's own state of it is behind `self`.
+/// What a core knows of itself.
 struct Core {
     Arch arch;
     Role role;
     uint32_t block = 0, sub = 0;           // block of the launch; 0 or 1 for the vector cores of a mixed block
-    uint32_t block_dim = 0, vector_cores_a_block = 1;
+    uint32_t vector_cores_a_block = 1;
     uint32_t block_index = 0, block_count = 0;  // as GetBlockIdx and GetBlockNum return them
     Control control;
     uint8_t* memory[static_cast<int>(Space::Count)] = {};  // host address of each local memory
     uint32_t capacity[static_cast<int>(Space::Count)] = {};
     void* pipe_object = nullptr;           // the TPipe that is alive
     bool pipe_made = false;                // one has been made before
-    void* self = nullptr;
 
     uint8_t* local(Space space, int64_t offset) const { return memory[static_cast<int>(space)] + offset; }
 };

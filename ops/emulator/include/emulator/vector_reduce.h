@@ -24,7 +24,7 @@ EMULATOR_TYPES(ReduceMax, (half, float), (half, float, int16_t, uint16_t, int32_
 
 namespace reduce_impl {
 
-/// Where results of vector instructions wait for the scalar, in Control::extra.
+/// Where results of vector instructions wait for the scalar, in Control::results.
 enum ResultRegister { RESULT_SUM = 7, RESULT_EXTREME = 6, RESULT_EXTREME_INDEX = 5, RESULT_MERGED = 4 };
 
 /// A form with a count as repeats, the last of which may be short.
@@ -230,9 +230,9 @@ void repeats(const char* call, Site at, const Lanes& lanes, const LocalTensor<D>
                 all = better<type>(all, one);
             }
             auto& control = emulator::core().control;
-            control.extra[RESULT_EXTREME] = 0;
-            std::memcpy(&control.extra[RESULT_EXTREME], &all.value, sizeof(S));
-            control.extra[RESULT_EXTREME_INDEX] = static_cast<uint64_t>(all.index);
+            control.results[RESULT_EXTREME] = 0;
+            std::memcpy(&control.results[RESULT_EXTREME], &all.value, sizeof(S));
+            control.results[RESULT_EXTREME_INDEX] = static_cast<uint64_t>(all.index);
         }
     });
 }
@@ -386,7 +386,7 @@ void whole_sum(Site at, const Lanes& given, const LocalTensor<T>& dst, const Loc
         room_between.spoil();
         std::memcpy(out, &result, sizeof(T));
         if (count_form) {
-            auto& sum = emulator::core().control.extra[RESULT_SUM];
+            auto& sum = emulator::core().control.results[RESULT_SUM];
             sum = 0;
             std::memcpy(&sum, &result, sizeof(T));
         }
@@ -436,9 +436,9 @@ void whole_extreme(const char* call, Site at, const Lanes& given, const LocalTen
         std::memcpy(out, &all.value, sizeof(T));
         if (index) std::memcpy(out + sizeof(T), &place, sizeof(T));
         auto& control = emulator::core().control;
-        control.extra[RESULT_EXTREME] = 0;
-        std::memcpy(&control.extra[RESULT_EXTREME], &all.value, sizeof(T));
-        control.extra[RESULT_EXTREME_INDEX] = ~0ull;  // the page: not to be used
+        control.results[RESULT_EXTREME] = 0;
+        std::memcpy(&control.results[RESULT_EXTREME], &all.value, sizeof(T));
+        control.results[RESULT_EXTREME_INDEX] = ~0ull;  // the page: not to be used
     });
 }
 
@@ -609,9 +609,9 @@ void GetReduceRepeatMaxMinSpr(T& maxMinValue, T& maxMinIndex, Site at = Site::he
     static_assert(is_2201 && sizeof(T) != 0, "GetReduceRepeatMaxMinSpr: dav-3510 does not have it");
     static_assert(std::is_same_v<T, half> || std::is_same_v<T, float>, "GetReduceRepeatMaxMinSpr: half and float alone");
     emulator::wait_pipe(emulator::Pipe::V, "GetReduceRepeatMaxMinSpr", at);
-    const auto& extra = emulator::core().control.extra;
-    std::memcpy(&maxMinValue, &extra[reduce_impl::RESULT_EXTREME], sizeof(T));
-    std::memcpy(&maxMinIndex, &extra[reduce_impl::RESULT_EXTREME_INDEX], sizeof(T));
+    const auto& results = emulator::core().control.results;
+    std::memcpy(&maxMinValue, &results[reduce_impl::RESULT_EXTREME], sizeof(T));
+    std::memcpy(&maxMinIndex, &results[reduce_impl::RESULT_EXTREME_INDEX], sizeof(T));
 }
 template <class T>
 void GetReduceMaxMinCount(T& maxMinValue, T& maxMinIndex, Site at = Site::here()) { GetReduceRepeatMaxMinSpr(maxMinValue, maxMinIndex, at); }
@@ -622,7 +622,7 @@ T GetReduceRepeatSumSpr(Site at = Site::here()) {
     static_assert(std::is_same_v<T, half> || std::is_same_v<T, float>, "GetReduceRepeatSumSpr: half and float alone");
     emulator::wait_pipe(emulator::Pipe::V, "GetReduceRepeatSumSpr", at);
     T out;
-    std::memcpy(&out, &emulator::core().control.extra[reduce_impl::RESULT_SUM], sizeof(T));
+    std::memcpy(&out, &emulator::core().control.results[reduce_impl::RESULT_SUM], sizeof(T));
     return out;
 }
 template <class T>

@@ -135,7 +135,7 @@ void merge_queues(Site at, const LocalTensor<T>& dst, const MrgSortSrcList<T>& s
         }
         uint64_t result = suspend ? 0 : 1ull << 63;
         for (int i = 0; i < 4; ++i) result |= static_cast<uint64_t>(taken[i]) << (16 * i);
-        emulator::core().control.extra[reduce_impl::RESULT_MERGED] = result;
+        emulator::core().control.results[reduce_impl::RESULT_MERGED] = result;
     });
 }
 
@@ -188,7 +188,7 @@ void MrgSort(const LocalTensor<T>& dst, const MrgSortSrcList<T>& src, const MrgS
 /// whether the call itself does, its example has no wait. Source: [GetMrgSortResult].
 inline void GetMrgSortResult(uint16_t& mrgSortList1, uint16_t& mrgSortList2, uint16_t& mrgSortList3, uint16_t& mrgSortList4, Site at = Site::here()) {
     emulator::wait_pipe(emulator::Pipe::V, "GetMrgSortResult", at);
-    const uint64_t result = emulator::core().control.extra[reduce_impl::RESULT_MERGED];
+    const uint64_t result = emulator::core().control.results[reduce_impl::RESULT_MERGED];
     emulator::require(result >> 63 == 0, "argument", at, "GetMrgSortResult", "the MrgSort before it does not stop at the end of a queue; set its ifExhaustedSuspension.");
     mrgSortList1 = result & 0x7fff, mrgSortList2 = result >> 16 & 0x7fff, mrgSortList3 = result >> 32 & 0x7fff, mrgSortList4 = result >> 48 & 0x7fff;
 }
