@@ -1,0 +1,46 @@
+"""The whole model, the kernels that exist on the emulator and the other operators by reference: the fixtures' logits."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+from ascend_k3 import generate, ops
+from ascend_k3.ops.backends import Backend
+from tests.ascend_k3.checkpoints import NAMES, expected, tiny
+from tests.tolerances import KERNEL_LOGITS_ATOL, LOGITS_ATOL
+
+pytestmark = pytest.mark.parametrize("soc", ["a3", "950pr"])
+
+KERNELS = {"rms_norm", "rms_norm_gated", "attention_residual", "causal_conv1d", "route", "situ_glu"}
+
+
+def ran(run: Backend, backend: str) -> set[str]:
+    return {call.name for call in run.calls if call.backend == backend}
+
+
+@pytest.mark.parametrize("name", ["ckpt_bf16", "ckpt_mxfp4"])
+def test_a_padded_batch_gives_the_fixture_logits(name: str, soc: str) -> None:
+    x = expected(name)
+    with ops.backend("emulator", soc=soc, missing="reference") as run:
+        logits = tiny(name)(x["batch_input_ids"], x["batch_attention_mask"]).logits
+    assert ran(run, "emulator") == KERNELS
+    assert ran(run, "reference") == {"kda", "mla_prefill", "fused_experts"}
+    torch.testing.assert_close(logits, x["batch_logits"], atol=LOGITS_ATOL, rtol=0)
+
+
+def test_the_kernel_sized_checkpoint_gives_the_fixture_logits(soc: str) -> None:
+    x = expected("ckpt_kernel")
+    with ops.backend("emulator", soc=soc, missing="reference") as run:
+        logits = tiny("ckpt_kernel")(x["input_ids"][None]).logits[0]
+    assert ran(run, "emulator") == KERNELS
+    torch.testing.assert_close(logits, x["logits"], atol=KERNEL_LOGITS_ATOL, rtol=0)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_greedy_tokens_equal_the_fixture(name: str, soc: str) -> None:
+    x = expected(name)
+    with ops.backend("emulator", soc=soc, missing="reference") as run:
+        found = generate(tiny(name), x["greedy_prompt"][None], max_new_tokens=16)[0]
+    assert found.tolist() == x["greedy_ids"].tolist()
+    assert ran(run, "emulator") == KERNELS | {"causal_conv1d_update"}
