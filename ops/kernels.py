@@ -183,7 +183,8 @@ class KernelLaunch:
         chosen.record(backends.Call(name=self.entry, backend="emulator", report=report))
         if report.hazards and chosen.refuse_hazards:
             shown = "\n  ".join(str(hazard) for hazard in report.hazards[:5])
-            raise BackendError(f"{self.entry}: the emulator found {len(report.hazards)} hazards:\n  {shown}")
+            count = f"{len(report.hazards)} hazard{'s' if len(report.hazards) > 1 else ''}"
+            raise BackendError(f"{self.entry}: the emulator found {count}:\n  {shown}")
 
 
 def _items(defines: Mapping[str, object] | None) -> tuple[tuple[str, object], ...]:

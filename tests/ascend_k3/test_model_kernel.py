@@ -1,4 +1,4 @@
-"""The whole model, the kernels that exist on the emulator and the other operators by reference: the fixtures' logits."""
+"""The whole model, on the emulator where there are kernels and by the reference elsewhere: the fixtures' logits."""
 
 from __future__ import annotations
 
