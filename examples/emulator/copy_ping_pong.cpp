@@ -1,33 +1,30 @@
-/*
- * copy_ping_pong: dst[i] = src[i], int32, any length.
- *
- *   src, dst  vectors in global memory
- *   length    number of elements
- *
- * Work: tiles of TILE elements are dealt to the cores in turn. A core copies each tile in and out
- * through one of two buffers. There is no queue here: the two pipes are ordered by events alone.
- * FILLED (MTE2 to MTE3) says a buffer has been filled, EMPTY (MTE3 to MTE2) that it has been emptied;
- * each buffer has its own pair. Both EMPTY events are set before the loop, as both buffers start
- * empty, and both are waited for after it, so that every set has its wait.
- */
+// copy_ping_pong: dst[i] = src[i], int32, any length.
+//
+//   src, dst  vectors in global memory
+//   length    number of elements
+//
+// Work: tiles of TILE elements are dealt to the cores in turn. A core copies each tile in and out
+// through one of two buffers. There is no queue here: the two pipes are ordered by events alone.
+// FILLED (MTE2 to MTE3) says a buffer has been filled, EMPTY (MTE3 to MTE2) that it has been emptied;
+// each buffer has its own pair. Both EMPTY events are set before the loop, as both buffers start
+// empty, and both are waited for after it, so that every set has its wait.
 #include "kernel_operator.h"
 
 using namespace AscendC;
 
 namespace {
 
-constexpr uint32_t TILE = 8192; // elements a tile
+constexpr uint32_t TILE = 8192;  // elements a tile
 constexpr uint32_t BUFFERS = 2;
 
-} // namespace
+}  // namespace
 
-extern "C" __global__ __aicore__ void copy_ping_pong(GM_ADDR src, GM_ADDR dst, uint32_t length)
-{
+extern "C" __global__ __aicore__ void copy_ping_pong(GM_ADDR src, GM_ADDR dst, uint32_t length) {
     KERNEL_TASK_TYPE_DEFAULT(KERNEL_TYPE_AIV_ONLY);
     GlobalTensor<int32_t> from;
     GlobalTensor<int32_t> to;
-    from.SetGlobalBuffer(reinterpret_cast<__gm__ int32_t *>(src), length);
-    to.SetGlobalBuffer(reinterpret_cast<__gm__ int32_t *>(dst), length);
+    from.SetGlobalBuffer(reinterpret_cast<__gm__ int32_t*>(src), length);
+    to.SetGlobalBuffer(reinterpret_cast<__gm__ int32_t*>(dst), length);
 
     TPipe pipe;
     TBuf<TPosition::VECIN> buffer[BUFFERS];
