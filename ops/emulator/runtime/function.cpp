@@ -2,7 +2,8 @@
 //
 // Their instructions run out of order. A store and a load of the same bytes keep the program's order when a LocalMemBar is
 // between them, when both name the same register, or when the value that is stored derives from the load; so do two stores
-// from one register, or with a barrier. Sources: the page LocalMemBar; "Reg vector computation programming", pipeline
+// from one register, or with a barrier. A register is the same as long as it holds the same value: which one a variable has
+// after that is the compiler's choice. Sources: the page LocalMemBar; "Reg vector computation programming", pipeline
 // synchronization ("no synchronization where a computation that depends on the register lies between"). Only the newest load
 // of a byte is looked at: loads are taken to leave memory in order among themselves. Unknown: whether a gather's index orders
 // it; taken: what the index waited for, the gather waits for.
@@ -139,6 +140,8 @@ bool within_function(const char* call, Site at) {
     return machine->function.active;
 }
 
+uint32_t new_value() { return machine == nullptr ? 0 : ++machine->function.values; }
+
 uint64_t function_ctrl() { return machine->function.ctrl; }
 
 void register_work(const char* call, uint64_t elements, int cycles, bool alone) {
@@ -189,20 +192,23 @@ static void race(const char* what, uint32_t number, const char* did, const char*
            std::string(what) + std::to_string(other.at.line));
 }
 
+/// Whether the operation was on the register that holds `value`; 0: none.
+static bool same(uint32_t number, uint32_t value) { return value != 0 && machine->function.operation(number).value == value; }
+
 static void check(const Access& access, const char* call, Site at) {
     PipeState& pipe = machine->running->pipes[index(machine->running_pipe)];
     check_order(*machine->running, machine->running_pipe, pipe.clock, pipe.seq, access, call, at);
 }
 
-bool register_load(const Access& access, const void* target, Origin& origin, const char* call, Site at) {
+bool register_load(const Access& access, uint32_t replaced, Origin& origin, const char* call, Site at) {
     if (!check_bounds(*machine->running, access, call, at)) return false;
     Function& f = machine->function;
     const uint32_t number = ++f.newest;
-    f.operations.push_back({target, at, call});
+    f.operations.push_back({replaced, at, call});
     const int64_t begin = access.begin, end = access.begin + access.bytes;
     if (machine->check) {
         each_operation(f.stored, f.before, begin, end, [&](uint32_t store, int64_t b, int64_t e) {
-            if (store > f.load_behind && store > origin.stores && f.operation(store).reg != target)
+            if (store > f.load_behind && store > origin.stores && !same(store, replaced))
                 race("read after write", store, "wrote", "MemType::VEC_STORE, MemType::VEC_LOAD", b, e, "reads", call, at);
         });
         check(access, call, at);
@@ -214,21 +220,21 @@ bool register_load(const Access& access, const void* target, Origin& origin, con
     return true;
 }
 
-bool register_store(const std::vector<Access>& accesses, const void* source, const Origin& origin, const char* call, Site at) {
+bool register_store(const std::vector<Access>& accesses, uint32_t value, const Origin& origin, const char* call, Site at) {
     for (const Access& access : accesses)
         if (!check_bounds(*machine->running, access, call, at)) return false;
     Function& f = machine->function;
     const uint32_t number = ++f.newest;
-    f.operations.push_back({source, at, call});
+    f.operations.push_back({value, at, call});
     for (const Access& access : accesses) {
         const int64_t begin = access.begin, end = access.begin + access.bytes;
         if (machine->check) {
             each_operation(f.loaded, f.before, begin, end, [&](uint32_t load, int64_t b, int64_t e) {
-                if (load > f.store_behind_loads && !origin.has(load) && f.operation(load).reg != source)
+                if (load > f.store_behind_loads && !origin.has(load) && !same(load, value))
                     race("write after read", load, "reads", "MemType::VEC_LOAD, MemType::VEC_STORE", b, e, "writes", call, at);
             });
             each_operation(f.stored, f.before, begin, end, [&](uint32_t store, int64_t b, int64_t e) {
-                if (store != number && store > f.store_behind_stores && store > origin.stores && f.operation(store).reg != source)
+                if (store != number && store > f.store_behind_stores && store > origin.stores && !same(store, value))
                     race("write after write", store, "wrote", "MemType::VEC_STORE, MemType::VEC_STORE", b, e, "writes", call, at);
             });
             check(access, call, at);

@@ -164,7 +164,7 @@ struct Line {
 /// The vector function that is running. Loads and stores are numbered through the launch, each once.
 struct Function {
     struct Operation {  // a load or a store
-        const void* reg;
+        uint32_t value;  // stored, or replaced by the load
         Site at;
         const char* call;
     };
@@ -183,6 +183,7 @@ struct Function {
     std::vector<Work> work;
     uint64_t cycles = 0, alone = 0;    // of all instructions, and of those that go one at a time
     int unaligned[2] = {0, 0};
+    uint32_t values = 0;  // that registers have taken on
 
     const Operation& operation(uint32_t number) const { return operations[number - before - 1]; }
 };

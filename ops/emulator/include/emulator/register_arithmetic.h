@@ -150,18 +150,19 @@ constexpr Struct specific() {
     }
 }
 
-#define EMULATOR_REGISTER_FUNCTION(Name, Struct, row)                                                 \
+/// f of the number as a float, rounded to its type, as the rows of vector_unary.h.
+template <bool flush, class F, class T>
+inline T of_float(T x) { return flush ? flushed(T(F{}(static_cast<float>(flushed(x))))) : T(F{}(static_cast<float>(x))); }
+
+#define EMULATOR_REGISTER_FUNCTION(Name, Struct, function)                                            \
     template <class T = DefaultType, auto mode = MaskMergeMode::ZEROING, class U>                     \
     inline void Name(U& dstReg, U& srcReg, MaskReg& mask, Site at = Site::here()) {                   \
         using E = typename U::ActualT;                                                                \
         named<T, E>();                                                                                \
         Name##_types<E>();                                                                            \
         constexpr Struct how = specific<Struct, mode>();                                              \
-        const auto op = [](E a) {                                                                     \
-            E out;                                                                                    \
-            (row)(&out, &a, int64_t(1));                                                              \
-            return out;                                                                               \
-        };                                                                                            \
+        constexpr auto algo = algo_of<E>(how);                                                        \
+        const auto op = [](E a) { return of_float<flushes(algo), EMULATOR_MEMBERS function>(a); };                     \
         elementwise<E>("Reg::" #Name, at, elementary<E>(), dstReg, mask, false, op, operand<E>(srcReg)); \
     }
 
@@ -170,12 +171,20 @@ EMULATOR_REGISTER_TYPES(Ln, half, float)
 EMULATOR_REGISTER_TYPES(Sqrt, half, float)
 EMULATOR_REGISTER_TYPES(Div, int16_t, uint16_t, half, int32_t, uint32_t, float)
 
-/// precisionMode stands for the algorithm that it selects. [page] Sqrt, Div
-constexpr SqrtAlgo algo_of(SqrtSpecificMode how) { return how.precisionMode && how.algo == SqrtAlgo::INTRINSIC ? SqrtAlgo::FAST_INVERSE : how.algo; }
+/// precisionMode stands for the algorithm that it selects. [page] Sqrt
+template <class T, class Struct>
+constexpr auto algo_of(Struct how) {
+    if constexpr (std::is_same_v<Struct, SqrtSpecificMode>) return how.precisionMode && how.algo == SqrtAlgo::INTRINSIC ? SqrtAlgo::FAST_INVERSE : how.algo;
+    else return how.algo;
+}
+template <class T, SqrtAlgo algo>
+struct RootOf : Root<false> {
+    static_assert(std::is_same_v<T, float> || !fast_inverse(algo), "Reg::Sqrt: FAST_INVERSE and PRECISION_0ULP_FTZ_FALSE exist for float alone");
+};
 
-EMULATOR_REGISTER_FUNCTION(Exp, ExpSpecificMode, (Exp_op<how.algo>))
-EMULATOR_REGISTER_FUNCTION(Ln, LnSpecificMode, (Ln_op<how.algo>))
-EMULATOR_REGISTER_FUNCTION(Sqrt, SqrtSpecificMode, (sqrt_op<E, algo_of(how)>()))
+EMULATOR_REGISTER_FUNCTION(Exp, ExpSpecificMode, (Exponential))
+EMULATOR_REGISTER_FUNCTION(Ln, LnSpecificMode, (Logarithm))
+EMULATOR_REGISTER_FUNCTION(Sqrt, SqrtSpecificMode, (RootOf<E, algo>))
 #undef EMULATOR_REGISTER_FUNCTION
 
 /// dst = src0 / src1.
@@ -213,8 +222,7 @@ inline void ExpSub(S& dstReg, V& srcReg0, V& srcReg1, MaskReg& mask, Site at = S
     const Values<E> a(srcReg0), b(srcReg1);
     Values<float> out;
     for (int lane = 0; lane < 64; ++lane) {
-        const float x = static_cast<float>(a.v[step * lane + first]) - static_cast<float>(b.v[step * lane + first]);
-        (Exp_op<ExpAlgo::INTRINSIC>)(out.v + lane, &x, int64_t(1));
+        out.v[lane] = of_float<true, Exponential>(static_cast<float>(a.v[step * lane + first]) - static_cast<float>(b.v[step * lane + first]));
     }
     Origin origin = srcReg0.origin;
     origin.join(srcReg1.origin), origin.join(mask.origin);

@@ -103,6 +103,7 @@ inline void Cast(S& dstReg, V& srcReg, MaskReg& mask, Site at = Site::here()) {
             origin.join(mask.origin);
             std::memcpy(dstReg.bytes, static_cast<const void*>(dst.v), sizeof dstReg.bytes);
             dstReg.known = emulator::ALL_BITS;
+            dstReg.value = emulator::new_value();
             dstReg.origin = origin;
         }
     }

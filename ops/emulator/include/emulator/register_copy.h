@@ -115,8 +115,8 @@ struct Fetched {
     bool has(int byte) const { return (known[byte / 64] >> (byte % 64) & 1) != 0; }
 };
 
-/// Reads `bytes` from `pointer` on into `out`; false: it was refused. `target`: the register that is written.
-inline bool fetch(Fetched& out, uint64_t pointer, int bytes, int align, const void* target, const char* call, Site at) {
+/// Reads `bytes` from `pointer` on into `out`; false: it was refused. `replaced`: what the register held.
+inline bool fetch(Fetched& out, uint64_t pointer, int bytes, int align, uint32_t replaced, const char* call, Site at) {
     emulator::Access access = access_at(pointer, emulator::Access::Kind::Read, bytes, align);
     access.carries = true;
     const int64_t capacity = emulator::core().capacity[static_cast<int>(emulator::Space::UB)];
@@ -125,7 +125,7 @@ inline bool fetch(Fetched& out, uint64_t pointer, int bytes, int align, const vo
         access.bytes = access.high - access.begin;
         out.beyond = true;
     }
-    if (!emulator::register_load(access, target, out.origin, call, at)) return false;
+    if (!emulator::register_load(access, replaced, out.origin, call, at)) return false;
     if (out.beyond) std::memset(out.bytes, 0xff, sizeof out.bytes);
     std::memcpy(out.bytes, emulator::core().local(emulator::Space::UB, access.begin), static_cast<size_t>(access.bytes));
     for (int byte = 0; byte < access.bytes; byte += 64) out.known[byte / 64] = access.bytes - byte >= 64 ? ~0ull : (1ull << (access.bytes - byte)) - 1;
@@ -146,16 +146,18 @@ inline void spread(Register& dst, const Fetched& in, const int16_t* from, const 
     if (!in.complete)
         for (int byte = 0; byte < 256; ++byte)
             if (from[byte] >= 0 && !in.has(from[byte])) dst.known.clear(byte);
+    dst.value = emulator::new_value();
     dst.origin = in.origin, dst.filled_by = call, dst.filled_at = at, dst.beyond = in.beyond;
 }
 inline void take(Register& dst, const Fetched& in, const char* call, Site at) {
     std::memcpy(dst.bytes, in.bytes, sizeof dst.bytes);
     for (int i = 0; i < 4; ++i) dst.known.word[i] = in.known[i];
+    dst.value = emulator::new_value();
     dst.origin = in.origin, dst.filled_by = call, dst.filled_at = at, dst.beyond = in.beyond;
 }
 
 /// Writes those of `bytes` whose bit is set to where `pointer` points.
-inline void put(uint64_t pointer, const uint8_t* bytes, int count, const uint64_t* set, int align, const void* source, const Origin& origin, const char* call, Site at) {
+inline void put(uint64_t pointer, const uint8_t* bytes, int count, const uint64_t* set, int align, uint32_t value, const Origin& origin, const char* call, Site at) {
     std::vector<emulator::Access> accesses;
     // The next byte from `byte` on whose bit is `wanted`.
     const auto next = [&](int byte, bool wanted) {
@@ -172,8 +174,8 @@ inline void put(uint64_t pointer, const uint8_t* bytes, int count, const uint64_
         accesses.back().begin += byte;
     }
     const int64_t start = emulator::offset_of(pointer);
-    if (!emulator::require(start % align == 0, "alignment", at, call, "(dst) starts at byte " + std::to_string(start) + " of UB; its address has to be a multiple of " + std::to_string(align) + ".")) return;
-    if (accesses.empty() || !emulator::register_store(accesses, source, origin, call, at)) return;
+    if (start % align != 0) return static_cast<void>(emulator::require(false, "alignment", at, call, "(dst) starts at byte " + std::to_string(start) + " of UB; its address has to be a multiple of " + std::to_string(align) + "."));
+    if (accesses.empty() || !emulator::register_store(accesses, value, origin, call, at)) return;
     for (const emulator::Access& access : accesses)
         std::memcpy(emulator::core().local(emulator::Space::UB, access.begin), bytes + (access.begin - start), static_cast<size_t>(access.bytes));
 }
@@ -185,11 +187,11 @@ template <class T>
 __ubuf__ T* moved(__ubuf__ T* pointer, int64_t elements) { return reinterpret_cast<__ubuf__ T*>(number_of(pointer) + static_cast<uint64_t>(elements * static_cast<int64_t>(sizeof(T)))); }
 
 inline bool legal_step(int64_t bytes, int align, const char* call, Site at) {
-    return emulator::require(bytes % align == 0, "alignment", at, call, "postUpdateStride is " + std::to_string(bytes) + " bytes; it has to be a multiple of " + std::to_string(align) + ".");
+    return bytes % align == 0 || emulator::require(false, "alignment", at, call, "postUpdateStride is " + std::to_string(bytes) + " bytes; it has to be a multiple of " + std::to_string(align) + ".");
 }
 inline bool legal_offset(const AddrReg& offset, int align, const char* call, Site at) {
-    return emulator::require(offset.known, "uninitialised", at, call, "its address register holds no value; CreateAddrReg writes one.") &&
-           emulator::require(offset.offset % align == 0, "alignment", at, call, "the address register has " + std::to_string(offset.offset) + " bytes; it has to be a multiple of " + std::to_string(align) + ".");
+    return (offset.known || emulator::require(false, "uninitialised", at, call, "its address register holds no value; CreateAddrReg writes one.")) &&
+           (offset.offset % align == 0 || emulator::require(false, "alignment", at, call, "the address register has " + std::to_string(offset.offset) + " bytes; it has to be a multiple of " + std::to_string(align) + "."));
 }
 
 // ---- LoadAlign ----
@@ -214,7 +216,7 @@ inline void LoadAlign(U& dstReg, __ubuf__ T* srcAddr, Site at = Site::here()) {
     static_assert(!shape.dual, "LoadAlign: this LoadDist fills two registers.");
     if (!begin("Reg::LoadAlign", at, LANES<T>, 1, dist == LoadDist::DIST_DS_B8 || dist == LoadDist::DIST_DS_B16)) return;
     Fetched in;
-    if (!fetch(in, number_of(srcAddr), shape.bytes, shape.align, static_cast<Register*>(&dstReg), "Reg::LoadAlign", at)) return;
+    if (!fetch(in, number_of(srcAddr), shape.bytes, shape.align, dstReg.value, "Reg::LoadAlign", at)) return;
     if constexpr (dist == LoadDist::DIST_NORM) take(dstReg, in, "Reg::LoadAlign", at);
     else spread(dstReg, in, shape.from.data(), "Reg::LoadAlign", at);
 }
@@ -240,7 +242,7 @@ inline void LoadAlign(U& dstReg0, U& dstReg1, __ubuf__ T* srcAddr, Site at = Sit
     static_assert(shape.dual, "LoadAlign: this LoadDist fills one register.");
     if (!begin("Reg::LoadAlign", at, 2 * LANES<T>, 1, true)) return;
     Fetched in;
-    if (!fetch(in, number_of(srcAddr), shape.bytes, shape.align, static_cast<Register*>(&dstReg0), "Reg::LoadAlign", at)) return;
+    if (!fetch(in, number_of(srcAddr), shape.bytes, shape.align, dstReg0.value, "Reg::LoadAlign", at)) return;
     spread(dstReg0, in, shape.from.data(), "Reg::LoadAlign", at), spread(dstReg1, in, shape.from.data() + 256, "Reg::LoadAlign", at);
 }
 template <class T = DefaultType, PostLiteral postMode, LoadDist dist, class U, if_register<U> = 0>
@@ -279,7 +281,7 @@ inline void StoreAlign(__ubuf__ T* dstAddr, U& srcReg, MaskReg& mask, Site at = 
     if constexpr (shape.lane == shape.keep) {
         need(srcReg, lanes, shape.lane, "Reg::StoreAlign", "src", at);
         const Bits set = whole(lanes, shape.lane);
-        put(number_of(dstAddr), srcReg.bytes, 256, set.word, shape.align, static_cast<Register*>(&srcReg), origin, "Reg::StoreAlign", at);
+        put(number_of(dstAddr), srcReg.bytes, 256, set.word, shape.align, srcReg.value, origin, "Reg::StoreAlign", at);
     } else {
         uint8_t packed[128];
         uint64_t set[2] = {0, 0};
@@ -291,7 +293,7 @@ inline void StoreAlign(__ubuf__ T* dstAddr, U& srcReg, MaskReg& mask, Site at = 
             set[to / 64] |= ((1ull << shape.keep) - 1) << (to % 64);
         }
         need(srcReg, kept, shape.keep, "Reg::StoreAlign", "src", at);
-        put(number_of(dstAddr), packed, 256 / shape.lane * shape.keep, set, shape.align, static_cast<Register*>(&srcReg), origin, "Reg::StoreAlign", at);
+        put(number_of(dstAddr), packed, 256 / shape.lane * shape.keep, set, shape.align, srcReg.value, origin, "Reg::StoreAlign", at);
     }
 }
 template <class T = DefaultType, PostLiteral postMode, StoreDist dist = StoreDist::DIST_NORM, class U, if_register<U> = 0>
@@ -323,7 +325,7 @@ inline void StoreAlign(__ubuf__ T* dstAddr, U& srcReg0, U& srcReg1, MaskReg& mas
     const uint64_t set[8] = {~0ull, ~0ull, ~0ull, ~0ull, ~0ull, ~0ull, ~0ull, ~0ull};
     Origin origin = srcReg0.origin;
     origin.join(srcReg1.origin);
-    put(number_of(dstAddr), both, 512, set, shape.align, static_cast<Register*>(&srcReg0), origin, "Reg::StoreAlign", at);
+    put(number_of(dstAddr), both, 512, set, shape.align, srcReg0.value, origin, "Reg::StoreAlign", at);
 }
 template <class T = DefaultType, StoreDist dist, class U, if_register<U> = 0>
 inline void StoreAlign(__ubuf__ T* dstAddr, U& srcReg0, U& srcReg1, AddrReg offset, MaskReg& mask, Site at = Site::here()) {
@@ -338,7 +340,7 @@ template <class T, MaskDist dist = MaskDist::DIST_NORM>
 inline void LoadAlign(MaskReg& mask, __ubuf__ T* srcAddr, Site at = Site::here()) {
     if (!begin("Reg::LoadAlign(mask)", at, 256, 1)) return;
     Fetched in;
-    if (!fetch(in, number_of(srcAddr), 32, 32, &mask, "Reg::LoadAlign(mask)", at)) return;
+    if (!fetch(in, number_of(srcAddr), 32, 32, 0, "Reg::LoadAlign(mask)", at)) return;
     if (!emulator::require(in.complete, "uninitialised", at, "Reg::LoadAlign(mask)", "the 32 bytes of the mask have not all been written, or are not all in the tensor.")) return;
     std::memcpy(mask.bits.word, in.bytes, sizeof mask.bits.word);
     mask.known = true, mask.origin = in.origin;
@@ -349,7 +351,7 @@ inline void StoreAlign(__ubuf__ T* dstAddr, MaskReg& mask, Site at = Site::here(
     uint8_t bytes[32];
     std::memcpy(bytes, mask.bits.word, sizeof bytes);
     const uint64_t set = 0xffffffffull;
-    put(number_of(dstAddr), bytes, 32, &set, 32, &mask, mask.origin, "Reg::StoreAlign(mask)", at);
+    put(number_of(dstAddr), bytes, 32, &set, 32, 0, mask.origin, "Reg::StoreAlign(mask)", at);
 }
 
 // ---- Unaligned ----
@@ -389,7 +391,7 @@ inline void LoadUnAlignPre(UnalignRegForLoad& ureg, __ubuf__ T* srcAddr, Site at
     // What lies in the block before the tensor is not its own.
     const uint64_t skip = buffer.high >= 0 && emulator::offset_of(start) - static_cast<int64_t>(ahead) < buffer.low && emulator::offset_of(start) >= buffer.low
                               ? static_cast<uint64_t>(buffer.low - emulator::offset_of(start)) + ahead : 0;
-    if (!fetch(in, start - ahead + skip, static_cast<int>(32 - skip), 1, &ureg, "Reg::LoadUnAlignPre", at)) return;
+    if (!fetch(in, start - ahead + skip, static_cast<int>(32 - skip), 1, 0, "Reg::LoadUnAlignPre", at)) return;
     std::memset(ureg.bytes, 0xff, sizeof ureg.bytes);
     std::memcpy(ureg.bytes + skip, in.bytes, 32 - skip);
     ureg.known = static_cast<uint32_t>(in.known[0] << skip);
@@ -405,11 +407,11 @@ inline void LoadUnAlign(U& dstReg, UnalignRegForLoad& ureg, __ubuf__ T* srcAddr,
     const uint64_t start = number_of(srcAddr);
     const int ahead = static_cast<int>(start % 32), head = ahead == 0 ? 0 : 32 - ahead;
     const int64_t block = emulator::offset_of(start) / 32;
-    if (!emulator::require(head == 0 || ureg.block == block, "argument", at, "Reg::LoadUnAlign", "the UnalignRegForLoad does not hold the 32 bytes that srcAddr is in; LoadUnAlignPre for this address is missing.")) return;
+    if (!(head == 0 || ureg.block == block) && !emulator::require(false, "argument", at, "Reg::LoadUnAlign", "the UnalignRegForLoad does not hold the 32 bytes that srcAddr is in; LoadUnAlignPre for this address is missing.")) return;
     Fetched tail;  // whole blocks, up to the one that the last byte is in
     const emulator::Buffer buffer = emulator::argument_buffer(emulator::tag_of(start));
     const bool ends_before = head > 0 && buffer.high >= 0 && emulator::offset_of(start) + head >= buffer.high;
-    if (!ends_before && !fetch(tail, start + static_cast<uint64_t>(head), 256, 1, static_cast<Register*>(&dstReg), "Reg::LoadUnAlign", at)) return;
+    if (!ends_before && !fetch(tail, start + static_cast<uint64_t>(head), 256, 1, dstReg.value, "Reg::LoadUnAlign", at)) return;
     if (ends_before) std::memset(tail.bytes, 0xff, sizeof tail.bytes), tail.beyond = true;
     Register& dst = dstReg;
     std::memcpy(dst.bytes, ureg.bytes + ahead, static_cast<size_t>(head));
@@ -418,6 +420,7 @@ inline void LoadUnAlign(U& dstReg, UnalignRegForLoad& ureg, __ubuf__ T* srcAddr,
         const bool known = byte < head ? (ureg.known >> (ahead + byte) & 1) != 0 : tail.has(byte - head);
         known ? dst.known.set(byte) : dst.known.clear(byte);
     }
+    dst.value = emulator::new_value();
     dst.origin = tail.origin;
     if (head > 0) dst.origin.join(ureg.origin);
     dst.filled_by = "Reg::LoadUnAlign", dst.filled_at = at, dst.beyond = tail.beyond || (head > 0 && ureg.beyond);
@@ -442,9 +445,9 @@ inline void StoreUnAlign(__ubuf__ T*& dstAddr, U& srcReg, UnalignRegForStore& ur
     static_assert(postMode == PostLiteral::POST_MODE_UPDATE, "StoreUnAlign: a stride goes with POST_MODE_UPDATE alone.");
     static_assert(std::is_same_v<T, typename U::ActualT>, "StoreUnAlign: the address and the register have to be of one element type.");
     if (!begin("Reg::StoreUnAlign", at, static_cast<int>(std::min<uint32_t>(postUpdateStride, LANES<T>)), 1, true)) return;
-    if (!emulator::require(postUpdateStride <= LANES<T>, "argument", at, "Reg::StoreUnAlign", "postUpdateStride is " + std::to_string(postUpdateStride) + " elements; a register has " + std::to_string(LANES<T>) + ".")) return;
+    if (!(postUpdateStride <= LANES<T>) && !emulator::require(false, "argument", at, "Reg::StoreUnAlign", "postUpdateStride is " + std::to_string(postUpdateStride) + " elements; a register has " + std::to_string(LANES<T>) + ".")) return;
     const int64_t start = emulator::offset_of(number_of(dstAddr));
-    if (!emulator::require(ureg.count == 0 || ureg.end == start, "argument", at, "Reg::StoreUnAlign", "bytes wait in the UnalignRegForStore for address " + std::to_string(ureg.end) + " of UB, and this store begins at " + std::to_string(start) + "; call StoreUnAlignPost before.")) return;
+    if (!(ureg.count == 0 || ureg.end == start) && !emulator::require(false, "argument", at, "Reg::StoreUnAlign", "bytes wait in the UnalignRegForStore for address " + std::to_string(ureg.end) + " of UB, and this store begins at " + std::to_string(start) + "; call StoreUnAlignPost before.")) return;
     const int bytes = static_cast<int>(postUpdateStride * sizeof(T));
     need(srcReg, lanes_of(first_lanes<T>(static_cast<int>(postUpdateStride)).bits, sizeof(T)), sizeof(T), "Reg::StoreUnAlign", "src", at);
     uint8_t all[288];
@@ -456,7 +459,7 @@ inline void StoreUnAlign(__ubuf__ T*& dstAddr, U& srcReg, UnalignRegForStore& ur
     origin.join(ureg.origin);
     uint64_t set[5];
     for (int i = 0; i < 5; ++i) set[i] = ready >= 64 * (i + 1) ? ~0ull : ready > 64 * i ? (1ull << (ready - 64 * i)) - 1 : 0;
-    put(number_of(dstAddr) - static_cast<uint64_t>(ureg.count), all, ready, set, 1, static_cast<Register*>(&srcReg), origin, "Reg::StoreUnAlign", at);
+    put(number_of(dstAddr) - static_cast<uint64_t>(ureg.count), all, ready, set, 1, srcReg.value, origin, "Reg::StoreUnAlign", at);
     std::memcpy(ureg.bytes, all + ready, static_cast<size_t>(rest));
     ureg.count = rest, ureg.end = end, ureg.at = at;
     ureg.origin = origin;
@@ -468,11 +471,11 @@ inline void StoreUnAlignPost(__ubuf__ T*& dstAddr, UnalignRegForStore& ureg, int
     static_assert(postMode == PostLiteral::POST_MODE_UPDATE, "StoreUnAlignPost: a stride goes with POST_MODE_UPDATE alone.");
     if (!begin("Reg::StoreUnAlignPost", at, ureg.count / static_cast<int>(sizeof(T)), 1, true)) return;
     const int64_t start = emulator::offset_of(number_of(dstAddr));
-    if (!emulator::require(ureg.count == 0 || ureg.end == start, "argument", at, "Reg::StoreUnAlignPost", "dstAddr is byte " + std::to_string(start) + " of UB, and the bytes that wait end at " + std::to_string(ureg.end) + "; give the address as the last StoreUnAlign left it.")) return;
+    if (!(ureg.count == 0 || ureg.end == start) && !emulator::require(false, "argument", at, "Reg::StoreUnAlignPost", "dstAddr is byte " + std::to_string(start) + " of UB, and the bytes that wait end at " + std::to_string(ureg.end) + "; give the address as the last StoreUnAlign left it.")) return;
     const uint64_t set = (1ull << ureg.count) - 1;
     const int count = ureg.count;
     ureg.count = 0;
-    put(number_of(dstAddr) - static_cast<uint64_t>(count), ureg.bytes, count, &set, 1, &ureg, ureg.origin, "Reg::StoreUnAlignPost", at);
+    put(number_of(dstAddr) - static_cast<uint64_t>(count), ureg.bytes, count, &set, 1, 0, ureg.origin, "Reg::StoreUnAlignPost", at);
     ureg.origin = {};
     dstAddr = moved(dstAddr, postUpdateStride);
 }
@@ -530,7 +533,7 @@ inline void Gather(T3& dstReg, __ubuf__ T1* baseAddr, T4& index, MaskReg& mask, 
         if (!lanes[byte]) continue;
         Fetched in;
         in.origin = index.origin;
-        if (!fetch(in, number_of(moved(baseAddr, static_cast<int64_t>(places.v[lane]))), sizeof(T1), 1, static_cast<Register*>(&dstReg), call, at)) return;
+        if (!fetch(in, number_of(moved(baseAddr, static_cast<int64_t>(places.v[lane]))), sizeof(T1), 1, dstReg.value, call, at)) return;
         std::memcpy(out.bytes + byte, in.bytes, sizeof(T1));
         origin.join(in.origin);
         if (!in.complete) out.known.clear(byte);

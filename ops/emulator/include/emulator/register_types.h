@@ -39,6 +39,7 @@ struct Register {
     const char* filled_by = nullptr;  // the load that brought bytes without a value; none: nothing has written them
     Site filled_at;
     bool beyond = false;              // from beyond the end of its tensor
+    uint32_t value = new_value();
     Register() { std::memset(bytes, 0xff, sizeof bytes); }
 };
 
@@ -146,7 +147,7 @@ inline void need(const Register& reg, const Bits& lanes, int size, const char* c
     if (missing.any()) missing_lanes(reg, missing, size, call, operand, at);
 }
 inline bool need(const MaskReg& mask, const char* call, Site at) {
-    return emulator::require(mask.known, "uninitialised", at, call, "its mask register holds no value; CreateMask, UpdateMask or Compare writes one.");
+    return mask.known || emulator::require(false, "uninitialised", at, call, "its mask register holds no value; CreateMask, UpdateMask or Compare writes one.");
 }
 
 /// An instruction of `cycles` on the lanes of `mask`; false: it is not done.
@@ -173,6 +174,7 @@ struct Values {
 template <class D>
 void settle(Register& dst, const Values<D>& out, const Bits& lanes, bool merging) {
     constexpr int size = sizeof(D);
+    dst.value = emulator::new_value();
     const Bits all = lanes_of(emulator::ALL_BITS, size);
     const bool full = ((lanes.word[0] ^ all.word[0]) | (lanes.word[1] ^ all.word[1]) | (lanes.word[2] ^ all.word[2]) | (lanes.word[3] ^ all.word[3])) == 0;
     if (full) {
