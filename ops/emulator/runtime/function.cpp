@@ -68,12 +68,11 @@ void address_taken(const Buffer& buffer) {
 }
 
 Buffer buffer_at(Space space, int64_t offset) {
-    const auto& known = current().buffers;
-    for (auto buffer = known.rbegin(); buffer != known.rend(); ++buffer)
-        if (buffer->space == space && offset >= buffer->low && offset < buffer->high) return *buffer;
-    Buffer none;
-    none.space = space;
-    return none;
+    Buffer found;
+    found.space = space;
+    for (const Buffer& buffer : current().buffers)
+        if (buffer.space == space && offset >= buffer.low && offset < buffer.high && buffer.high - buffer.low >= found.high - found.low) found = buffer;
+    return found;
 }
 
 Buffer argument_buffer(int tag) {

@@ -1,4 +1,4 @@
-"""Vector functions of dav-3510: order of their loads and stores, values that are missing, what does not compile, what it costs."""
+"""Vector functions of dav-3510: the order of their loads and stores, missing values, refusals, cost; a whole kernel."""
 
 from __future__ import annotations
 
@@ -26,8 +26,8 @@ def launched(kernel: Source, op: str, count: int = 64, times: int = 0, seed: int
 
 
 # Page LocalMemBar: a barrier is needed between a store and a load, or another store, of the same bytes, and between a load
-# and a store, unless both name one register (here: that holds the same value, since the compiler picks registers). "Reg vector computation programming", pipeline synchronization: nor where what
-# is stored was computed from what was loaded.
+# and a store, unless both name one register (here: while it holds one value, since the compiler picks registers). "Reg
+# vector computation programming", pipeline synchronization: nor where what is stored was computed from what was loaded.
 RIGHT = [
     "READ_BEHIND_BARRIER",
     "READ_BEHIND_ALL",
@@ -58,19 +58,44 @@ def test_nothing_to_report(kernel: Source, op: str) -> None:
 
 # The op, the line where it is reported, the kind, parts of the message.
 WRONG = [
-    ("READ_AFTER_WRITE", "load", "race", ("read after write in a vector function", "LocalMemBar<MemType::VEC_STORE, MemType::VEC_LOAD>")),
+    (
+        "READ_AFTER_WRITE",
+        "load",
+        "race",
+        ("read after write in a vector function", "LocalMemBar<MemType::VEC_STORE, MemType::VEC_LOAD>"),
+    ),
     ("READ_BEHIND_WRONG_BARRIER", "load", "race", ("Reg::StoreAlign at", "@stored")),
     ("LOOP_WITHOUT_BARRIER", "", "race", ("read after write in a vector function",)),
     ("GATHER_WITHOUT_BARRIER", "gather", "race", ("Reg::Gather reads bytes",)),
-    ("WRITE_AFTER_READ", "overwrite", "race", ("write after read", "LocalMemBar<MemType::VEC_LOAD, MemType::VEC_STORE>")),
+    (
+        "WRITE_AFTER_READ",
+        "overwrite",
+        "race",
+        ("write after read", "LocalMemBar<MemType::VEC_LOAD, MemType::VEC_STORE>"),
+    ),
     ("WRITE_DERIVED_FROM_OTHER", "other", "race", ("write after read",)),
     ("WRITE_OTHER_VALUE", "other_value", "race", ("write after read",)),
     ("WRITE_TWICE_OTHER_VALUE", "again", "race", ("write after write",)),
-    ("WRITE_AFTER_WRITE", "second", "race", ("bytes [32, 256) of UB", "@first", "MemType::VEC_STORE, MemType::VEC_STORE")),
+    (
+        "WRITE_AFTER_WRITE",
+        "second",
+        "race",
+        ("bytes [32, 256) of UB", "@first", "MemType::VEC_STORE, MemType::VEC_STORE"),
+    ),
     ("NO_FLAG_BEFORE", "copied_from", "race", ("Reg::LoadAlign (pipe V, src) reads", "@copy_in", "HardEvent::MTE2_V")),
     ("NO_FLAG_BEHIND", "copy_out", "race", ("that Reg::StoreAlign at", "@copied_to", "HardEvent::V_MTE3")),
-    ("UNWRITTEN_MEMORY", "unwritten_use", "uninitialised", ("Reg::Exp (src) uses elements 0 to 63", "@unwritten_load", "bytes that nothing has written")),
-    ("UNWRITTEN_REGISTER", "unwritten_register", "uninitialised", ("Reg::Add (src1) uses elements 0 to 63", "nothing has written them")),
+    (
+        "UNWRITTEN_MEMORY",
+        "unwritten_use",
+        "uninitialised",
+        ("Reg::Exp (src) uses elements 0 to 63", "@unwritten_load", "bytes that nothing has written"),
+    ),
+    (
+        "UNWRITTEN_REGISTER",
+        "unwritten_register",
+        "uninitialised",
+        ("Reg::Add (src1) uses elements 0 to 63", "nothing has written them"),
+    ),
     ("UNWRITTEN_ACCUMULATOR", "unwritten_accumulator", "uninitialised", ("Reg::MulAddDst (src2)",)),
     ("UNWRITTEN_MASK", "unwritten_mask", "uninitialised", ("its mask register holds no value",)),
     ("UNWRITTEN_ADDRESS", "unwritten_address", "uninitialised", ("its address register holds no value",)),
@@ -140,9 +165,7 @@ REFUSED = [
         "no matching function for call to ‘UpdateMask<float>(uint16_t&)’",
         "‘Histograms’ is not a member of",
     ),
-    (
-        "asc_vf_call: arguments have to be addresses of UB or plain numbers",
-    ),
+    ("asc_vf_call: arguments have to be addresses of UB or plain numbers",),
 ]
 
 
@@ -166,7 +189,7 @@ def test_dav_2201_has_no_registers() -> None:
 
 
 def test_cycles_and_counters(kernel: Source) -> None:
-    """Two instructions start in a cycle, one of them a store at most ("single and dual issue of the Reg interfaces").
+    """Two instructions start in a cycle, one of them a store at most ("single and dual issue").
 
     An iteration has a mask, two loads and a product of a cycle each, Exp with 16 elements a cycle, a sum of integers with
     32, and a store ("theoretical performance of the Reg interfaces").
@@ -179,7 +202,9 @@ def test_cycles_and_counters(kernel: Source) -> None:
     counters = report.counters
     assert counters.vector["Reg::Exp"] == 300 and counters.vector["Reg::LoadAlign"] == 2 * 5 * 64
     assert counters.repeats == 5 * 7 and counters.instructions["V"] == 1
-    assert set(counters.vector) == {f"Reg::{name}" for name in ("UpdateMask", "LoadAlign", "Mul", "Exp", "Add", "StoreAlign")}
+    assert set(counters.vector) == {
+        f"Reg::{name}" for name in ("UpdateMask", "LoadAlign", "Mul", "Exp", "Add", "StoreAlign")
+    }
     _, report = launched(kernel, "COUNTED_STORES", times=8)
     assert report.estimate().pipes["V"] * clock == pytest.approx(8, rel=1e-6)
 
@@ -192,7 +217,9 @@ def row_norm(source: type[Source]) -> Source:
     return source("register/row_norm.cpp")
 
 
-def normalized(row_norm: Source, rows: int, columns: int, **launch: object) -> tuple[torch.Tensor, torch.Tensor, Report]:
+def normalized(
+    row_norm: Source, rows: int, columns: int, **launch: object
+) -> tuple[torch.Tensor, torch.Tensor, Report]:
     """(result, reference in float64, report)."""
     generator = torch.Generator().manual_seed(rows * 1000 + columns)
     x = torch.randn(rows, columns, generator=generator).bfloat16()

@@ -1,7 +1,7 @@
 """Registers of dav-3510: copies with every distribution, arithmetic, casts, reductions; against numpy definitions.
 
-Pages: "Reg vector computation" of the Ascend C API reference, by the names of its calls; where the tests say so, the page
-on RegLayout or MaskReg. What the documentation leaves open is named in the headers.
+Pages: "Reg vector computation" of the Ascend C API reference, by the names of its calls; where the tests say so, the
+page on RegLayout or MaskReg. What the documentation leaves open is named in the headers.
 """
 
 from __future__ import annotations
@@ -61,9 +61,8 @@ def run(
     out = d.copy()
     other = a.copy() if b is None else b.copy()
     call = struct.pack("<iiiifi", kernel.opcodes[op], count, *at, scalar, times)
-    report = kernel.build("950pr").launch(
-        1, out.view(np.uint8), a.view(np.uint8), other.view(np.uint8), call, seed=seed
-    )
+    regions = [x.view(np.uint8) for x in (out, a, other)]
+    report = kernel.build("950pr").launch(1, *regions, call, seed=seed)
     return out, report
 
 
@@ -223,7 +222,7 @@ def test_addresses_that_move(copies: Source) -> None:
 @pytest.mark.parametrize("source_at", [0, 1, 4, 7])
 @pytest.mark.parametrize("target_at", [0, 3, 4])
 def test_unaligned(copies: Source, source_at: int, target_at: int) -> None:
-    """Pages LoadUnAlign and StoreUnAlign, key features 2; each store takes `step` elements of the 64 that were loaded."""
+    """Pages LoadUnAlign and StoreUnAlign, key features 2; a store takes `step` of the 64 elements that were loaded."""
     a, d = region("uint32_t", 1), region("uint32_t", 2)
     for step in (64, 61, 5, 1):
         for times in (1, 2, 6):
@@ -248,7 +247,7 @@ def test_load_and_store_anywhere(copies: Source) -> None:
 
 
 def test_gather(copies: Source) -> None:
-    """Page Gather (from UB): places count elements from the base; bytes become 16 bits with 0 above ([page], restrictions)."""
+    """Page Gather (from UB): places count elements from the base; bytes become 16 bits with 0 above."""
     random = np.random.default_rng(0)
     for op, type, index, lanes in (("HALF", "half", "uint16_t", 128), ("FLOAT", "float", "uint32_t", 64)):
         a, d = region(type, 1), region(type, 2)
@@ -389,9 +388,8 @@ def test_with_a_scalar(arithmetic: Source) -> None:
     for op, operation, type in cases:
         a, d = region(type, 1), region(type, 3)
         lanes, scalar = VL // a.itemsize, 3.0
-        result = rounded(
-            OPERATIONS[operation[:-1]](wide(a[:lanes], type), wide(rounded(np.array([scalar]), type), type)), type
-        )
+        other = wide(rounded(np.array([scalar]), type), type)
+        result = rounded(OPERATIONS[operation[:-1]](wide(a[:lanes], type), other), type)
         for count in counts(lanes):
             check(arithmetic, op, masked(result, count), d, a, count=count, scalar=scalar)
 
@@ -516,49 +514,42 @@ def test_exp_of_a_difference(arithmetic: Source) -> None:
             assert not found[:64][~on].any()
 
 
+def shifted_left(x: Array, by: Array, type: str) -> Array:
+    """A signed number keeps its sign bit, the others move below it; by the width and more it is 0."""
+    bits, signed = 8 * x.itemsize, type.startswith("i")
+    below = 2 ** (bits - 1) - 1 if signed else 2**bits - 1
+    moved = (x.astype(np.int64) << np.minimum(by, bits)) & below
+    moved -= np.where(x.astype(np.int64) < 0, 2 ** (bits - 1), 0)
+    return np.where(by >= bits, 0, moved).astype(x.dtype)
+
+
 def test_shifts(arithmetic: Source) -> None:
-    """Pages ShiftLeft and ShiftRight: a signed number keeps its sign bit; distances of the width and more."""
-    for op, type, index in (
-        ("ShiftLeft_int16_t", "int16_t", "int16_t"),
-        ("ShiftLeft_uint32_t", "uint32_t", "int32_t"),
-        ("ShiftRight_int32_t", "int32_t", "int32_t"),
-        ("ShiftRight_uint8_t", "uint8_t", "int8_t"),
-    ):
+    """Pages ShiftLeft and ShiftRight, distances of the width and more as well."""
+    for op in ("ShiftLeft_int16_t", "ShiftLeft_uint32_t", "ShiftRight_int32_t", "ShiftRight_uint8_t"):
+        type = op.partition("_")[2]
         a, d = region(type, 1), region(type, 3)
-        bits, lanes = 8 * a.itemsize, VL // a.itemsize
-        b = np.random.default_rng(4).integers(0, bits + 3, a.size).astype(dtype_of(index))
-        b[:2], a[:1] = [1, 3], 0xAAAA - 0x10000 if type == "int16_t" else a[0]  # the page's own example
-        by = b[:lanes].astype(np.int64)
-        x = a[:lanes].astype(np.int64)
-        if "Left" in op:
-            moved = (x << np.minimum(by, bits)) & (2**bits - 1)
-            result = np.where(
-                x < 0,
-                (moved | 2 ** (bits - 1)) if type[0] == "i" else moved,
-                moved & (2 ** (bits - 1) - 1) if type[0] == "i" else moved,
-            )
-            result = np.where(by >= bits, 0, result)
-            result = np.where((result >= 2 ** (bits - 1)) & (type[0] == "i"), result - 2**bits, result)
-        else:
-            result = x >> np.minimum(by, 40)
+        b = np.random.default_rng(4).integers(0, 8 * a.itemsize + 3, a.size).astype(f"int{8 * a.itemsize}")
+        lanes = VL // a.itemsize
+        x, by = a[:lanes], b[:lanes].astype(np.int64)
+        result = shifted_left(x, by, type) if "Left" in op else (x.astype(np.int64) >> by).astype(a.dtype)
         for count in (lanes, lanes - 5):
-            check(arithmetic, op, masked(result.astype(a.dtype), count), d, a, b, count=count)
-    assert (
-        run(
-            arithmetic,
-            "ShiftLeft_int16_t",
-            region("int16_t", 3),
-            np.full(1024, 0xAAAA, np.uint16),
-            np.full(1024, 1, np.int16),
-        )[0].view(np.uint16)[0]
-        == 0b1101010101010100
-    )
+            check(arithmetic, op, masked(result, count), d, a, b, count=count)
+
+
+def test_the_pages_own_shifts(arithmetic: Source) -> None:
+    """Page ShiftLeft: 1010101010101010 as int16_t, one and three places to the left."""
+    a, b = np.full(REGION // 2, 0xAAAA, np.uint16).view(np.int16), np.tile(np.array([1, 3], np.int16), REGION // 4)
+    found, _ = run(arithmetic, "ShiftLeft_int16_t", region("int16_t", 3), a, b)
+    assert list(found.view(np.uint16)[:2]) == [0b1101010101010100, 0b1101010101010000]
+
+
+def test_shifts_by_a_scalar(arithmetic: Source) -> None:
     a, d = region("int32_t", 1), region("int32_t", 3)
     check(arithmetic, "ShiftRights", a[:64] >> 23, d, a, at=(23, 0))
-    moved = (a[:64].astype(np.int64) << 3) & 0x7FFFFFFF
-    check(arithmetic, "ShiftLefts", np.where(a[:64] < 0, moved - 2**31, moved).astype(np.int32), d, a, at=(3, 0))
+    check(arithmetic, "ShiftLefts", shifted_left(a[:64], np.full(64, 3), "int32_t"), d, a, at=(3, 0))
     _, report = run(arithmetic, "ShiftLefts", d, a, at=(-1, 0))
-    assert ("argument", True) in [(hazard.kind, "scalarValue is -1" in hazard.message) for hazard in report.hazards]
+    found = [str(hazard) for hazard in report.hazards if hazard.kind == "argument"]
+    assert len(found) == 1 and "Reg::ShiftLefts: scalarValue is -1" in found[0]
 
 
 @pytest.mark.parametrize(

@@ -229,7 +229,7 @@ struct Buffer {
 };
 /// GetPhyAddr hands out an address of this buffer.
 void address_taken(const Buffer& buffer);
-/// The newest buffer of which an address at `offset` was taken.
+/// The buffer of which an address at `offset` was taken: the largest, the newest of equals.
 Buffer buffer_at(Space space, int64_t offset);
 
 /// A vector function runs between the two, on the pipe's turn; `buffers` are those of its arguments, `ctrl` the control

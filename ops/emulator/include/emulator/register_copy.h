@@ -97,7 +97,7 @@ constexpr StoreShape store_shape(StoreDist dist) {
 // ---- Bytes ----
 
 /// `bytes` from a pointer on, as an access.
-inline emulator::Access access_at(uint64_t pointer, emulator::Access::Kind kind, int64_t bytes, int align) {
+[[gnu::noinline]] inline emulator::Access access_at(uint64_t pointer, emulator::Access::Kind kind, int64_t bytes, int align) {
     const emulator::Buffer buffer = emulator::argument_buffer(emulator::tag_of(pointer));
     emulator::Access access;
     access.kind = kind, access.operand = kind == emulator::Access::Kind::Read ? "src" : "dst";
@@ -116,7 +116,7 @@ struct Fetched {
 };
 
 /// Reads `bytes` from `pointer` on into `out`; false: it was refused. `replaced`: what the register held.
-inline bool fetch(Fetched& out, uint64_t pointer, int bytes, int align, uint32_t replaced, const char* call, Site at) {
+[[gnu::noinline]] inline bool fetch(Fetched& out, uint64_t pointer, int bytes, int align, uint32_t replaced, const char* call, Site at) {
     emulator::Access access = access_at(pointer, emulator::Access::Kind::Read, bytes, align);
     access.carries = true;
     const int64_t capacity = emulator::core().capacity[static_cast<int>(emulator::Space::UB)];
@@ -136,7 +136,7 @@ inline bool fetch(Fetched& out, uint64_t pointer, int bytes, int align, uint32_t
 }
 
 /// A register of the bytes `from` of what was read; -1 is a zero.
-inline void spread(Register& dst, const Fetched& in, const int16_t* from, const char* call, Site at) {
+[[gnu::noinline]] inline void spread(Register& dst, const Fetched& in, const int16_t* from, const char* call, Site at) {
     bool zeros = false;
     for (int byte = 0; byte < 256; ++byte) {
         zeros |= from[byte] < 0;
@@ -149,7 +149,7 @@ inline void spread(Register& dst, const Fetched& in, const int16_t* from, const 
     dst.value = emulator::new_value();
     dst.origin = in.origin, dst.filled_by = call, dst.filled_at = at, dst.beyond = in.beyond;
 }
-inline void take(Register& dst, const Fetched& in, const char* call, Site at) {
+[[gnu::noinline]] inline void take(Register& dst, const Fetched& in, const char* call, Site at) {
     std::memcpy(dst.bytes, in.bytes, sizeof dst.bytes);
     for (int i = 0; i < 4; ++i) dst.known.word[i] = in.known[i];
     dst.value = emulator::new_value();
@@ -157,7 +157,7 @@ inline void take(Register& dst, const Fetched& in, const char* call, Site at) {
 }
 
 /// Writes those of `bytes` whose bit is set to where `pointer` points.
-inline void put(uint64_t pointer, const uint8_t* bytes, int count, const uint64_t* set, int align, uint32_t value, const Origin& origin, const char* call, Site at) {
+[[gnu::noinline]] inline void put(uint64_t pointer, const uint8_t* bytes, int count, const uint64_t* set, int align, uint32_t value, const Origin& origin, const char* call, Site at) {
     std::vector<emulator::Access> accesses;
     // The next byte from `byte` on whose bit is `wanted`.
     const auto next = [&](int byte, bool wanted) {
@@ -186,10 +186,10 @@ uint64_t number_of(__ubuf__ T* pointer) { return reinterpret_cast<uint64_t>(poin
 template <class T>
 __ubuf__ T* moved(__ubuf__ T* pointer, int64_t elements) { return reinterpret_cast<__ubuf__ T*>(number_of(pointer) + static_cast<uint64_t>(elements * static_cast<int64_t>(sizeof(T)))); }
 
-inline bool legal_step(int64_t bytes, int align, const char* call, Site at) {
+[[gnu::noinline]] inline bool legal_step(int64_t bytes, int align, const char* call, Site at) {
     return bytes % align == 0 || emulator::require(false, "alignment", at, call, "postUpdateStride is " + std::to_string(bytes) + " bytes; it has to be a multiple of " + std::to_string(align) + ".");
 }
-inline bool legal_offset(const AddrReg& offset, int align, const char* call, Site at) {
+[[gnu::noinline]] inline bool legal_offset(const AddrReg& offset, int align, const char* call, Site at) {
     return (offset.known || emulator::require(false, "uninitialised", at, call, "its address register holds no value; CreateAddrReg writes one.")) &&
            (offset.offset % align == 0 || emulator::require(false, "alignment", at, call, "the address register has " + std::to_string(offset.offset) + " bytes; it has to be a multiple of " + std::to_string(align) + "."));
 }

@@ -33,7 +33,7 @@ constexpr Bits ALL_BITS = {{~0ull, ~0ull, ~0ull, ~0ull}};
 
 /// What every register is, whatever its element type: kernels look at one as at another's.
 struct Register {
-    alignas(64) uint8_t bytes[256];
+    alignas(16) uint8_t bytes[256];
     Bits known;         // bytes that have a value
     Origin origin;
     const char* filled_by = nullptr;  // the load that brought bytes without a value; none: nothing has written them
@@ -122,8 +122,7 @@ inline Bits whole(const Bits& lanes, int size) {
     return emulator::each_word([&](int i) { return lanes.word[i] * factor; });
 }
 
-void missing_lanes(const Register& reg, const Bits& missing, int size, const char* call, const char* operand, Site at);
-inline void missing_lanes(const Register& reg, const Bits& missing, int size, const char* call, const char* operand, Site at) {
+[[gnu::noinline]] inline void missing_lanes(const Register& reg, const Bits& missing, int size, const char* call, const char* operand, Site at) {
     int first = 0, last = 255;
     while (!missing[first]) ++first;
     while (!missing[last]) --last;
@@ -137,7 +136,7 @@ inline void missing_lanes(const Register& reg, const Bits& missing, int size, co
     emulator::report("uninitialised", at, text + " that " + load + " took from bytes that nothing has written.");
 }
 /// Reports elements of `lanes` that have no value.
-inline void need(const Register& reg, const Bits& lanes, int size, const char* call, const char* operand, Site at) {
+[[gnu::noinline]] inline void need(const Register& reg, const Bits& lanes, int size, const char* call, const char* operand, Site at) {
     const Bits missing = emulator::each_word([&](int i) {
         uint64_t known = reg.known.word[i];
         if (size >= 2) known &= known >> 1;
@@ -146,17 +145,17 @@ inline void need(const Register& reg, const Bits& lanes, int size, const char* c
     });
     if (missing.any()) missing_lanes(reg, missing, size, call, operand, at);
 }
-inline bool need(const MaskReg& mask, const char* call, Site at) {
+[[gnu::noinline]] inline bool need(const MaskReg& mask, const char* call, Site at) {
     return mask.known || emulator::require(false, "uninitialised", at, call, "its mask register holds no value; CreateMask, UpdateMask or Compare writes one.");
 }
 
 /// An instruction of `cycles` on the lanes of `mask`; false: it is not done.
-inline bool begin(const char* call, Site at, const MaskReg& mask, int size, int cycles, bool alone = false) {
+[[gnu::noinline]] inline bool begin(const char* call, Site at, const MaskReg& mask, int size, int cycles, bool alone = false) {
     if (!emulator::in_function(call, at) || !need(mask, call, at)) return false;
     emulator::register_work(call, static_cast<uint64_t>(lanes_of(mask.bits, size).count()), cycles, alone);
     return true;
 }
-inline bool begin(const char* call, Site at, int lanes, int cycles, bool alone = false) {
+[[gnu::noinline]] inline bool begin(const char* call, Site at, int lanes, int cycles, bool alone = false) {
     if (!emulator::in_function(call, at)) return false;
     emulator::register_work(call, static_cast<uint64_t>(lanes), cycles, alone);
     return true;
@@ -172,7 +171,7 @@ struct Values {
 
 /// Puts results into `dst`: those of `lanes`, and zero or what it held elsewhere.
 template <class D>
-void settle(Register& dst, const Values<D>& out, const Bits& lanes, bool merging) {
+[[gnu::noinline]] void settle(Register& dst, const Values<D>& out, const Bits& lanes, bool merging) {
     constexpr int size = sizeof(D);
     dst.value = emulator::new_value();
     const Bits all = lanes_of(emulator::ALL_BITS, size);

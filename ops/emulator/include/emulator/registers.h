@@ -6,6 +6,8 @@
 //   [Borders] appendix, boundary values of the Reg vector computation
 // "Unknown" marks what they leave open. Nothing here was compared with silicon.
 //
+// Not checked, since a run does not show it: loops that are no hardware loops (counters other than uint16_t), and how many of the
+// 32 vector, 8 mask and 8 address registers are in use.
 // Not here: 64-bit and complex elements (RegTraitNumTwo), block-strided LoadAlign and StoreAlign, unaligned copies with an
 // address register or the AR register, Scatter, GatherB, histograms, Log, Log2, Log10, Relu, Prelu, LeakyRelu, AddC, SubC, Mull,
 // AbsSub, MulDstAdd, MulsCast, Truncate, Pack, UnPack and Unsqueeze of registers, tensors as arguments of vector functions.
