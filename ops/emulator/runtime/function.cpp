@@ -5,8 +5,7 @@
 // from one register, or with a barrier. A register is the same as long as it holds the same value: which one a variable has
 // after that is the compiler's choice. Sources: the page LocalMemBar; "Reg vector computation programming", pipeline
 // synchronization ("no synchronization where a computation that depends on the register lies between"). Only the newest load
-// of a byte is looked at: loads are taken to leave memory in order among themselves. Unknown: whether a gather's index orders
-// it; taken: what the index waited for, the gather waits for.
+// of a byte is looked at: loads are taken to read memory in order among themselves.
 #include "state.h"
 
 #include <algorithm>
@@ -119,11 +118,11 @@ void function_end() {
         counter.calls += work.instructions;
     }
     PipeState& pipe = core.pipes[index(machine->running_pipe)];
-    const double length = duration(f);
+    const double begin = pipe.time, length = duration(f);
     pipe.time += length, pipe.busy += length;
-    const Instruction& instruction = machine->running_operation->instruction;
-    if (!machine->timeline.empty() && machine->timeline.back().name == instruction.name && machine->timeline.back().at.line == instruction.at.line)
-        machine->timeline.back().end = pipe.time;
+    if (machine->timeline.empty()) return;
+    Slice& slice = machine->timeline.back();  // that of this call, if it is kept, ends where it begins
+    if (slice.core == core.number && slice.begin == begin && slice.end == begin) slice.end = pipe.time;
 }
 
 bool in_function(const char* call, Site at) {
@@ -191,8 +190,8 @@ static void race(const char* what, uint32_t number, const char* did, const char*
            std::string(what) + std::to_string(other.at.line));
 }
 
-/// Whether the operation was on the register that holds `value`; 0: none.
-static bool same(uint32_t number, uint32_t value) { return value != 0 && machine->function.operation(number).value == value; }
+/// Whether the store was of `value`; 0: of none.
+static bool same(uint32_t store, uint32_t value) { return value != 0 && machine->function.operation(store).value == value; }
 
 static void check(const Access& access, const char* call, Site at) {
     PipeState& pipe = machine->running->pipes[index(machine->running_pipe)];
@@ -203,18 +202,17 @@ bool register_load(const Access& access, uint32_t replaced, Origin& origin, cons
     if (!check_bounds(*machine->running, access, call, at)) return false;
     Function& f = machine->function;
     const uint32_t number = ++f.newest;
-    f.operations.push_back({replaced, at, call});
+    f.operations.push_back({0, at, call});
     const int64_t begin = access.begin, end = access.begin + access.bytes;
     if (machine->check) {
         each_operation(f.stored, f.before, begin, end, [&](uint32_t store, int64_t b, int64_t e) {
-            if (store > f.load_behind && store > origin.stores && !same(store, replaced))
+            if (store > f.load_behind && !same(store, replaced))
                 race("read after write", store, "wrote", "MemType::VEC_STORE, MemType::VEC_LOAD", b, e, "reads", call, at);
         });
         check(access, call, at);
     }
     std::fill(f.loaded.begin() + begin, f.loaded.begin() + end, number);
-    f.newest_load_behind = std::max(f.load_behind, origin.stores);
-    origin.stores = f.newest_load_behind;
+    f.newest_load_behind = origin.stores = f.load_behind;
     origin.add({number, number});
     return true;
 }
@@ -229,7 +227,7 @@ bool register_store(const std::vector<Access>& accesses, uint32_t value, const O
         const int64_t begin = access.begin, end = access.begin + access.bytes;
         if (machine->check) {
             each_operation(f.loaded, f.before, begin, end, [&](uint32_t load, int64_t b, int64_t e) {
-                if (load > f.store_behind_loads && !origin.has(load) && !same(load, value))
+                if (load > f.store_behind_loads && !origin.has(load))
                     race("write after read", load, "reads", "MemType::VEC_LOAD, MemType::VEC_STORE", b, e, "writes", call, at);
             });
             each_operation(f.stored, f.before, begin, end, [&](uint32_t store, int64_t b, int64_t e) {

@@ -164,7 +164,7 @@ struct Line {
 /// The vector function that is running. Loads and stores are numbered through the launch, each once.
 struct Function {
     struct Operation {  // a load or a store
-        uint32_t value;  // stored, or replaced by the load
+        uint32_t value;  // of the register that was stored; 0: a load
         Site at;
         const char* call;
     };

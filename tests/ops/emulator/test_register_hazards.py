@@ -205,6 +205,8 @@ def test_cycles_and_counters(kernel: Source) -> None:
     assert set(counters.vector) == {
         f"Reg::{name}" for name in ("UpdateMask", "LoadAlign", "Mul", "Exp", "Add", "StoreAlign")
     }
+    call = next(event for event in report.timeline if event.name == "asc_vf_call")
+    assert (call.end - call.begin) * clock == pytest.approx(cycles, rel=1e-5)
     _, report = launched(kernel, "COUNTED_STORES", times=8)
     assert report.estimate().pipes["V"] * clock == pytest.approx(8, rel=1e-6)
 

@@ -62,7 +62,7 @@ def run(
     other = a.copy() if b is None else b.copy()
     call = struct.pack("<iiiifi", kernel.opcodes[op], count, *at, scalar, times)
     regions = [x.view(np.uint8) for x in (out, a, other)]
-    report = kernel.build("950pr").launch(1, *regions, call, seed=seed)
+    report = kernel.build("950pr").launch(1, *regions, call, seed=seed, timeline=16)
     return out, report
 
 

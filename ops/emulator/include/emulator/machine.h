@@ -243,8 +243,9 @@ Buffer argument_buffer(int tag);
 
 /// A number for every value that a register takes on.
 uint32_t new_value();
-/// A load of the vector function into a register that held `replaced`, and a store of `value`: one that is both keeps them in
-/// order. False: it is outside of its memory and must not be done. A store's accesses are parts of one instruction.
+/// A load of the vector function into a register that held `replaced`, and a store of the register that holds `value`: it
+/// comes behind earlier stores of the same value. False: it is outside of its memory and must not be done. A store's accesses
+/// are parts of one instruction.
 bool register_load(const Access& access, uint32_t replaced, Origin& origin, const char* call, Site at);
 bool register_store(const std::vector<Access>& accesses, uint32_t value, const Origin& origin, const char* call, Site at);
 /// An instruction of it; `alone`: one a cycle at most.

@@ -532,7 +532,6 @@ inline void Gather(T3& dstReg, __ubuf__ T1* baseAddr, T4& index, MaskReg& mask, 
         const int byte = lane * static_cast<int>(sizeof(D));
         if (!lanes[byte]) continue;
         Fetched in;
-        in.origin = index.origin;
         if (!fetch(in, number_of(moved(baseAddr, static_cast<int64_t>(places.v[lane]))), sizeof(T1), 1, dstReg.value, call, at)) return;
         std::memcpy(out.bytes + byte, in.bytes, sizeof(T1));
         origin.join(in.origin);
