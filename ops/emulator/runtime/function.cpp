@@ -26,10 +26,15 @@ void Origin::add(Range range) {
         range.first = std::min(range.first, ranges[end].first);
         range.last = std::max(range.last, ranges[end].last);
     }
-    if (end == at && count == RANGES) {  // full: the gap before it, or the first one, is closed and counts as derived from
-        const int left = std::max(at - 1, 0);
-        ranges[left] = {std::min(ranges[left].first, range.first), std::max(ranges[left].last, range.last)};
-        return;
+    if (end == at && count == RANGES) {  // full: the oldest gap is closed, and counts as derived from
+        if (at == 0) {
+            ranges[0].first = range.first;
+            return;
+        }
+        ranges[0].last = ranges[1].last;
+        std::copy(ranges + 2, ranges + count--, ranges + 1);
+        if (at-- == 1) return;
+        end = at;
     }
     const int more = 1 - (end - at);
     if (more > 0) std::copy_backward(ranges + end, ranges + count, ranges + count + 1);

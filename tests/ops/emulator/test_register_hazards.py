@@ -37,6 +37,7 @@ RIGHT = [
     "WRITE_BEHIND_BARRIER",
     "WRITE_DERIVED",
     "WRITE_MASK_DERIVED",
+    "SUM_OVER_ITS_OWN",
     "WRITE_TWICE_BEHIND_BARRIER",
     "WRITE_TWICE_SAME_REGISTER",
     "WRITE_TWICE_BEHIND_LOAD",
@@ -74,6 +75,7 @@ WRONG = [
         ("write after read", "LocalMemBar<MemType::VEC_LOAD, MemType::VEC_STORE>"),
     ),
     ("WRITE_DERIVED_FROM_OTHER", "other", "race", ("write after read",)),
+    ("SUM_OVER_THE_OTHER", "sum", "race", ("write after read", "bytes [4608, 4864) of UB")),
     ("WRITE_OTHER_VALUE", "other_value", "race", ("write after read",)),
     ("WRITE_TWICE_OTHER_VALUE", "again", "race", ("write after write",)),
     (

@@ -7,7 +7,7 @@ using Reg::MemType;
 enum Op {
     READ_AFTER_WRITE, READ_BEHIND_BARRIER, READ_BEHIND_ALL, READ_BEHIND_WRONG_BARRIER, READ_SAME_REGISTER, READ_ELSEWHERE, LOOP_OF_THE_PAGE,
     LOOP_WITHOUT_BARRIER, WRITE_AFTER_READ, WRITE_BEHIND_BARRIER, WRITE_DERIVED, WRITE_OTHER_VALUE, WRITE_MASK_DERIVED, WRITE_DERIVED_FROM_OTHER,
-    WRITE_AFTER_WRITE, WRITE_TWICE_BEHIND_BARRIER, WRITE_TWICE_SAME_REGISTER, WRITE_TWICE_OTHER_VALUE, WRITE_TWICE_BEHIND_LOAD, GATHER_WITHOUT_BARRIER, TWO_FUNCTIONS,
+    SUM_OVER_ITS_OWN, SUM_OVER_THE_OTHER, WRITE_AFTER_WRITE, WRITE_TWICE_BEHIND_BARRIER, WRITE_TWICE_SAME_REGISTER, WRITE_TWICE_OTHER_VALUE, WRITE_TWICE_BEHIND_LOAD, GATHER_WITHOUT_BARRIER, TWO_FUNCTIONS,
     NO_FLAG_BEFORE, NO_FLAG_BEHIND, UNWRITTEN_MEMORY, UNWRITTEN_MASKED, UNWRITTEN_REGISTER, UNWRITTEN_ACCUMULATOR, UNWRITTEN_MASK,
     UNWRITTEN_ADDRESS, FREED_TENSOR, GLOBAL_ARGUMENT, CALL_IN_FUNCTION, SCALAR_IN_FUNCTION, OUTSIDE_OF_FUNCTION, FIVE_UNALIGNED, POST_MISSING, PRE_MISSING, PLAIN_POINTER,
     STEP_UNALIGNED, SAME_DESTINATIONS, COUNTED, COUNTED_STORES
@@ -81,6 +81,19 @@ __simd_vf__ inline void LoopVF(__ubuf__ float* dst, __ubuf__ float* src0, __ubuf
         Reg::Add(z, x, y, mask);
         Reg::StoreAlign(dst, z, mask);
     }
+}
+/// Loads of two tensors by turns, of which the sum is of the first: more of them than Origin has ranges.
+template <bool own>
+__simd_vf__ inline void SumVF(__ubuf__ float* a, __ubuf__ float* b) {
+    Reg::RegTensor<float> x, y, total;
+    Reg::MaskReg all = Reg::CreateMask<float>();
+    Reg::Duplicate(total, 0.0f);
+    for (uint16_t i = 0; i < 8; ++i) {
+        Reg::LoadAlign(x, a + i * 64);
+        Reg::LoadAlign(y, b + i * 64);
+        Reg::Add(total, total, x, all);
+    }
+    for (uint16_t i = 0; i < 8; ++i) Reg::StoreAlign((own ? a : b) + i * 64, total, all);  // @sum
 }
 __simd_vf__ inline void GatherBehindStoreVF(__ubuf__ float* dst, __ubuf__ uint32_t* places) {
     Reg::RegTensor<float> x, z;
@@ -183,6 +196,8 @@ __aicore__ inline void body(Frame& f, const Call& c) {
 #undef CASE
         case LOOP_OF_THE_PAGE: asc_vf_call<LoopVF<true>>(d, d, a, 64 * 4, uint16_t(4)); break;
         case LOOP_WITHOUT_BARRIER: asc_vf_call<LoopVF<false>>(d, d, a, 64 * 4, uint16_t(4)); break;
+        case SUM_OVER_ITS_OWN: asc_vf_call<SumVF<true>>(a, b); break;
+        case SUM_OVER_THE_OTHER: asc_vf_call<SumVF<false>>(a, b); break;
         case GATHER_WITHOUT_BARRIER: asc_vf_call<GatherBehindStoreVF>(d, f.at<uint32_t>(2)); break;
         case TWO_FUNCTIONS:
             asc_vf_call<CopyVF>(d, a);
