@@ -25,9 +25,9 @@ def launched(kernel: Source, op: str, count: int = 64, times: int = 0, seed: int
     return run(kernel, op, d, a, b, count=count, times=times, seed=seed)
 
 
-# Page LocalMemBar: a barrier is needed between a store and a load, or another store, of the same bytes, and between a load
-# and a store, unless both name one register (here: while it holds one value, since the compiler picks registers). "Reg
-# vector computation programming", pipeline synchronization: nor where what is stored was computed from what was loaded.
+# Page LocalMemBar: a barrier is needed between a store and a load, or another store, of the same bytes, and between a
+# load and a store, unless both name one register (here: while it holds one value, since the compiler picks registers).
+# "Reg vector computation programming", pipeline synchronization: nor where what is stored derives from what was loaded.
 RIGHT = [
     "READ_BEHIND_BARRIER",
     "READ_BEHIND_ALL",
@@ -84,6 +84,7 @@ WRONG = [
         "race",
         ("bytes [32, 256) of UB", "@first", "MemType::VEC_STORE, MemType::VEC_STORE"),
     ),
+    ("WRITE_TWICE_BEHIND_OTHERS", "second", "race", ("write after write",)),
     ("NO_FLAG_BEFORE", "copied_from", "race", ("Reg::LoadAlign (pipe V, src) reads", "@copy_in", "HardEvent::MTE2_V")),
     ("NO_FLAG_BEHIND", "copy_out", "race", ("that Reg::StoreAlign at", "@copied_to", "HardEvent::V_MTE3")),
     (
@@ -193,8 +194,8 @@ def test_dav_2201_has_no_registers() -> None:
 def test_cycles_and_counters(kernel: Source) -> None:
     """Two instructions start in a cycle, one of them a store at most ("single and dual issue").
 
-    An iteration has a mask, two loads and a product of a cycle each, Exp with 16 elements a cycle, a sum of integers with
-    32, and a store ("theoretical performance of the Reg interfaces").
+    An iteration has a mask, two loads and a product of a cycle each, Exp with 16 elements a cycle, a sum of integers
+    with 32, and a store ("theoretical performance of the Reg interfaces").
     """
     _, report = launched(kernel, "COUNTED", count=300, times=5)
     assert report.hazards == ()
