@@ -93,6 +93,7 @@ WRONG = [
         "uninitialised",
         ("Reg::Exp (src) uses elements 0 to 63", "@unwritten_load", "bytes that nothing has written"),
     ),
+    ("HALF_WRITTEN", "half_written", "uninitialised", ("Reg::Exp (src) uses elements 1 to 1",)),
     (
         "UNWRITTEN_REGISTER",
         "unwritten_register",

@@ -359,7 +359,7 @@ def named(kernel: Source, names: dict[str, Any]) -> list[tuple[str, str, str]]:
     return [(m[0], m[1], m[2]) for m in found if m and m[1] in names and m[2] in NUMPY]
 
 
-def masked(x: Array, count: int, else_: Array | int = 0) -> Array:
+def masked(x: Array, count: int, else_: Array | float = 0) -> Array:
     """MaskMergeMode: ZEROING, or MERGING with what was there."""
     return np.where(np.arange(x.size) < count, x, np.asarray(else_).astype(x.dtype))
 
@@ -688,7 +688,7 @@ def placed(x: Array, to: str, source: str, layout: int, count: int, convert: Cal
 
 def table(kernel: Source) -> list[tuple[str, str, str, str, str, str]]:
     """(op, result, source, layout, saturation, rounding) of the kernel's CASTS."""
-    return [tuple(m) for m in re.findall(r"X\((\w+), (\w+), (\w+), (\w+), (\w+), (\w+)\)", kernel.path.read_text())]  # type: ignore[misc]
+    return [tuple(m) for m in re.findall(r"X\((\w+), (\w+), (\w+), (\w+), (\w+), (\w+)\)", kernel.path.read_text())]
 
 
 def test_casts(casts: Source) -> None:

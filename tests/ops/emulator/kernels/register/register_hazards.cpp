@@ -8,7 +8,7 @@ enum Op {
     READ_AFTER_WRITE, READ_BEHIND_BARRIER, READ_BEHIND_ALL, READ_BEHIND_WRONG_BARRIER, READ_SAME_REGISTER, READ_ELSEWHERE, LOOP_OF_THE_PAGE,
     LOOP_WITHOUT_BARRIER, WRITE_AFTER_READ, WRITE_BEHIND_BARRIER, WRITE_DERIVED, WRITE_OTHER_VALUE, WRITE_MASK_DERIVED, WRITE_DERIVED_FROM_OTHER,
     SUM_OVER_ITS_OWN, SUM_OVER_THE_OTHER, WRITE_AFTER_WRITE, WRITE_TWICE_BEHIND_OTHERS, WRITE_TWICE_BEHIND_BARRIER, WRITE_TWICE_SAME_REGISTER, WRITE_TWICE_OTHER_VALUE, WRITE_TWICE_BEHIND_LOAD, GATHER_WITHOUT_BARRIER, TWO_FUNCTIONS,
-    NO_FLAG_BEFORE, NO_FLAG_BEHIND, UNWRITTEN_MEMORY, UNWRITTEN_MASKED, UNWRITTEN_REGISTER, UNWRITTEN_ACCUMULATOR, UNWRITTEN_MASK,
+    NO_FLAG_BEFORE, NO_FLAG_BEHIND, UNWRITTEN_MEMORY, UNWRITTEN_MASKED, HALF_WRITTEN, UNWRITTEN_REGISTER, UNWRITTEN_ACCUMULATOR, UNWRITTEN_MASK,
     UNWRITTEN_ADDRESS, FREED_TENSOR, GLOBAL_ARGUMENT, CALL_IN_FUNCTION, SCALAR_IN_FUNCTION, OUTSIDE_OF_FUNCTION, FIVE_UNALIGNED, POST_MISSING, PRE_MISSING, PLAIN_POINTER,
     STEP_UNALIGNED, SAME_DESTINATIONS, COUNTED, COUNTED_STORES
 };
@@ -122,6 +122,18 @@ __simd_vf__ inline void UnwrittenVF(__ubuf__ float* dst, __ubuf__ float* src, ui
     }
     if constexpr (op != UNWRITTEN_MASK) Reg::StoreAlign(dst, z, all);
 }
+/// Of the second float two bytes are written.
+__simd_vf__ inline void HalfWrittenVF(__ubuf__ float* dst) {
+    Reg::RegTensor<half> x;
+    Reg::RegTensor<float> y, z;
+    uint32_t three = 3;
+    Reg::MaskReg some = Reg::UpdateMask<half>(three), two = Reg::CreateMask<float, Reg::MaskPattern::VL2>();
+    Reg::Duplicate(x, static_cast<half>(1.0f));
+    Reg::StoreAlign(reinterpret_cast<__ubuf__ half*>(dst), x, some);
+    BARRIER(VEC_STORE, VEC_LOAD);
+    Reg::LoadAlign(y, dst);
+    Reg::Exp(z, y, two);  // @half_written
+}
 __simd_vf__ inline void CopyVF(__ubuf__ float* dst, __ubuf__ float* src) {
     Reg::RegTensor<float> x;
     Reg::MaskReg all = Reg::CreateMask<float>();
@@ -221,13 +233,14 @@ __aicore__ inline void body(Frame& f, const Call& c) {
             WaitFlag<HardEvent::MTE3_V>(1);
             break;
         }
-#define CASE(op) case op: asc_vf_call<UnwrittenVF<op>>(d, op <= UNWRITTEN_MASKED ? fresh.GetPhyAddr() : a, count); break;
+#define CASE(op) case op: asc_vf_call<UnwrittenVF<op>>(d, op == UNWRITTEN_MEMORY ? fresh.GetPhyAddr() : a, count); break;
         case UNWRITTEN_MASKED:
             Duplicate(fresh, 1.0f, 32);
             asc_vf_call<UnwrittenVF<UNWRITTEN_MASKED>>(d, fresh.GetPhyAddr(), count);
             break;
         CASE(UNWRITTEN_MEMORY) CASE(UNWRITTEN_REGISTER) CASE(UNWRITTEN_ACCUMULATOR) CASE(UNWRITTEN_MASK) CASE(UNWRITTEN_ADDRESS)
 #undef CASE
+        case HALF_WRITTEN: asc_vf_call<HalfWrittenVF>(fresh.GetPhyAddr()); break;
         case FREED_TENSOR: {
             TQue<TPosition::VECIN, 1> queue;
             f.pipe().InitBuffer(queue, 1, 256);
