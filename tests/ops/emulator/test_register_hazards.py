@@ -110,6 +110,8 @@ WRONG = [
     ("OUTSIDE_OF_FUNCTION", "outside", "argument", ("Reg::Duplicate is called outside of a vector function",)),
     ("FIVE_UNALIGNED", "fifth", "capacity", ("more than 4 are alive",)),
     ("POST_MISSING", "post_missing", "argument", ("the last 20 bytes stay", "StoreUnAlignPost is missing")),
+    ("NOT_ADJACENT", "not_adjacent", "argument", ("for address 52 of UB, and this store begins at 64",)),
+    ("NOT_ADJACENT", "post_elsewhere", "argument", ("the bytes that wait end at 52",)),
     ("PRE_MISSING", "pre_missing", "argument", ("LoadUnAlignPre for this address is missing",)),
     ("PLAIN_POINTER", "", "raw_pointer", ("byte 0 of UB",)),
     ("STEP_UNALIGNED", "step", "alignment", ("postUpdateStride is 48 bytes",)),
@@ -117,7 +119,7 @@ WRONG = [
 ]
 
 
-@pytest.mark.parametrize(("op", "mark", "kind", "texts"), WRONG, ids=[row[0] for row in WRONG])
+@pytest.mark.parametrize(("op", "mark", "kind", "texts"), WRONG, ids=[f"{row[0]}-{row[1]}" for row in WRONG])
 def test_what_is_reported(kernel: Source, op: str, mark: str, kind: str, texts: tuple[str, ...]) -> None:
     for seed in (None, 1):
         _, report = launched(kernel, op, seed=seed)
@@ -130,7 +132,7 @@ def test_what_is_reported(kernel: Source, op: str, mark: str, kind: str, texts: 
 
 
 def test_every_case_is_tried(kernel: Source) -> None:
-    assert sorted(kernel.opcodes) == sorted([*RIGHT, *(row[0] for row in WRONG), "COUNTED", "COUNTED_STORES"])
+    assert sorted(kernel.opcodes) == sorted({*RIGHT, *(row[0] for row in WRONG), "COUNTED", "COUNTED_STORES"})
 
 
 def test_without_checks_nothing_is_reported(kernel: Source) -> None:

@@ -9,7 +9,7 @@ enum Op {
     LOOP_WITHOUT_BARRIER, WRITE_AFTER_READ, WRITE_BEHIND_BARRIER, WRITE_DERIVED, WRITE_OTHER_VALUE, WRITE_MASK_DERIVED, WRITE_DERIVED_FROM_OTHER,
     SUM_OVER_ITS_OWN, SUM_OVER_THE_OTHER, WRITE_AFTER_WRITE, WRITE_TWICE_BEHIND_OTHERS, WRITE_TWICE_BEHIND_BARRIER, WRITE_TWICE_SAME_REGISTER, WRITE_TWICE_OTHER_VALUE, WRITE_TWICE_BEHIND_LOAD, GATHER_WITHOUT_BARRIER, TWO_FUNCTIONS,
     NO_FLAG_BEFORE, NO_FLAG_BEHIND, UNWRITTEN_MEMORY, UNWRITTEN_MASKED, HALF_WRITTEN, UNWRITTEN_REGISTER, UNWRITTEN_ACCUMULATOR, UNWRITTEN_MASK,
-    UNWRITTEN_ADDRESS, FREED_TENSOR, GLOBAL_ARGUMENT, CALL_IN_FUNCTION, SCALAR_IN_FUNCTION, OUTSIDE_OF_FUNCTION, FIVE_UNALIGNED, POST_MISSING, PRE_MISSING, PLAIN_POINTER,
+    UNWRITTEN_ADDRESS, FREED_TENSOR, GLOBAL_ARGUMENT, CALL_IN_FUNCTION, SCALAR_IN_FUNCTION, OUTSIDE_OF_FUNCTION, FIVE_UNALIGNED, POST_MISSING, NOT_ADJACENT, PRE_MISSING, PLAIN_POINTER,
     STEP_UNALIGNED, SAME_DESTINATIONS, COUNTED, COUNTED_STORES
 };
 
@@ -159,6 +159,15 @@ __simd_vf__ inline void PostMissingVF(__ubuf__ float* dst, __ubuf__ float* src) 
     Reg::LoadAlign(x, src);
     Reg::StoreUnAlign(dst, x, ureg, 13);  // @post_missing
 }
+__simd_vf__ inline void NotAdjacentVF(__ubuf__ float* dst, __ubuf__ float* src) {
+    Reg::RegTensor<float> x;
+    Reg::UnalignRegForStore ureg;
+    Reg::LoadAlign(x, src);
+    Reg::StoreUnAlign(dst, x, ureg, 13);
+    dst += 3;
+    Reg::StoreUnAlign(dst, x, ureg, 13);  // @not_adjacent
+    Reg::StoreUnAlignPost(dst, ureg, 0);  // @post_elsewhere
+}
 __simd_vf__ inline void PreMissingVF(__ubuf__ float* src) {
     Reg::RegTensor<float> x;
     Reg::UnalignRegForLoad ureg;
@@ -260,6 +269,7 @@ __aicore__ inline void body(Frame& f, const Call& c) {
         }
         case FIVE_UNALIGNED: asc_vf_call<FiveVF>(a); break;
         case POST_MISSING: asc_vf_call<PostMissingVF>(d, a); break;
+        case NOT_ADJACENT: asc_vf_call<NotAdjacentVF>(d, a); break;
         case PRE_MISSING: asc_vf_call<PreMissingVF>(a); break;
         case PLAIN_POINTER: asc_vf_call<PlainVF>(d); break;
         case STEP_UNALIGNED: asc_vf_call<StepVF>(a); break;
