@@ -9,8 +9,10 @@
 // Not checked, since a run does not show it: loops that are no hardware loops (counters other than uint16_t), and how many of the
 // 32 vector, 8 mask and 8 address registers are in use.
 // Not here: 64-bit and complex elements (RegTraitNumTwo), block-strided LoadAlign and StoreAlign, unaligned copies with an
-// address register or the AR register, Scatter, GatherB, histograms, Log, Log2, Log10, Relu, Prelu, LeakyRelu, AddC, SubC, Mull,
-// AbsSub, MulDstAdd, MulsCast, Truncate, Pack, UnPack and Unsqueeze of registers, tensors as arguments of vector functions.
+// address register or the AR register, GatherB, Scatter, MaskGenWithRegTensor, MoveMask, Interleave and DeInterleave of masks,
+// masks in memory but for DIST_NORM, histograms, Log, Log2, Log10, Relu, Prelu, LeakyRelu, AddC, SubC, carries of Add and Sub,
+// Mull, AbsSub, MulDstAdd, MulsCast, Truncate, Pack, UnPack and Unsqueeze of registers, tensors as arguments of vector
+// functions, names of earlier releases (DataCopy, PairReduceSum, ReduceSum).
 #pragma once
 
 #if __NPU_ARCH__ == 3510
