@@ -72,10 +72,14 @@ void address_taken(const Buffer& buffer) {
 }
 
 Buffer buffer_at(Space space, int64_t offset) {
+    const auto given_away = [](const Buffer& b) { return b.allocation != 0 && !machine->allocations[b.allocation - 1].live; };
     Buffer found;
     found.space = space;
-    for (const Buffer& buffer : current().buffers)
-        if (buffer.space == space && offset >= buffer.low && offset < buffer.high && buffer.high - buffer.low >= found.high - found.low) found = buffer;
+    for (const Buffer& buffer : current().buffers) {
+        if (buffer.space != space || offset < buffer.low || offset >= buffer.high) continue;
+        const bool larger = buffer.high - buffer.low >= found.high - found.low, other = given_away(buffer) != given_away(found);
+        if (found.high < 0 || (other ? given_away(found) : larger)) found = buffer;
+    }
     return found;
 }
 

@@ -229,7 +229,8 @@ struct Buffer {
 };
 /// GetPhyAddr hands out an address of this buffer.
 void address_taken(const Buffer& buffer);
-/// The buffer of which an address at `offset` was taken: the largest, the newest of equals.
+/// The buffer of which an address at `offset` was taken: the largest, the newest of equals, and none that was given away
+/// where there is another.
 Buffer buffer_at(Space space, int64_t offset);
 
 /// A vector function runs between the two, on the pipe's turn; `buffers` are those of its arguments, `ctrl` the control
