@@ -274,9 +274,13 @@ def capacity_of(soc: SoC, space: str) -> int:
 
 
 def rates_of(soc: SoC) -> dict[str, float]:
-    """What a pipe gets done in a second: bytes on a path, repeats of 256 bytes, multiply-adds by type."""
+    """What a pipe gets done in a second: bytes on a path, repeats of 256 bytes, multiply-adds by type.
+
+    "vector_issue" is of vector functions: their register instructions that start in a cycle.
+    """
     rates = {path: soc.path_rate(path) for path in (*soc.path_bytes_per_second, *soc.path_bytes_per_cycle)}
     rates["vector"] = soc.clock_hz * soc.vector_bytes_per_cycle / REPEAT_BYTES
+    rates["vector_issue"] = float(soc.vector_issue)
     for dtype, macs in soc.macs_per_cycle.items():
         rates[dtype] = macs * soc.clock_hz
     return rates

@@ -62,7 +62,8 @@ class Counters:
 
     paths: bytes by path, "GM->UB". read, written: bytes of global memory by what they belong to: "tensors" (inputs and
     outputs), "workspace". macs: cube multiply-adds by type. vector: elements by instruction. repeats: vector repeats of
-    256 bytes. instructions: by pipe. scalar_operations: loads, stores and other counted work of the scalar.
+    256 bytes, and register instructions ("Reg::Add") of vector functions. instructions: by pipe; a vector function is
+    one of V. scalar_operations: loads, stores and other counted work of the scalar.
     """
 
     paths: Mapping[str, int]
@@ -85,7 +86,9 @@ class Estimate:
     """Times of a launch, in seconds, at the SoC's rates in ops/soc.py: an estimate, not a measurement.
 
     pipes: work of each pipe on the core where it has most. critical_path: the end of the last core, with the overlap
-    that the kernel's own events allow and no wait for a shared memory. memory: bytes of global memory over its rate.
+    that the kernel's own events allow and no wait for a shared memory. A vector function of dav-3510 takes the cycles
+    of its register instructions at the rate at which they start, see runtime/function.cpp; its latencies and its start
+    are not published and not in it. memory: bytes of global memory over its rate.
     waves: how often the cores have to be filled for all blocks. seconds: the larger of critical path (times waves) and
     memory; bound: what that is, the busiest pipe of the longest core or "memory".
     """

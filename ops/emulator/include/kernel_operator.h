@@ -9,6 +9,7 @@
 #include "emulator/data_copy.h"
 #include "emulator/lanes.h"
 #include "emulator/pipe.h"
+#include "emulator/registers.h"
 #include "emulator/sync.h"
 #include "emulator/tensor.h"
 #include "emulator/vector_binary.h"

@@ -188,6 +188,7 @@ static bool chance(unsigned one_in) { return machine->random() % one_in == 0; }
 
 Turn start(Instruction& instruction) {
     if (machine->stopped) return Turn::Never;
+    if (within_function(instruction.name, instruction.at)) return Turn::Never;
     CoreState& core = current();
     core.last_site = instruction.at;
     if (!has_pipe(core.face, instruction.pipe)) {
@@ -374,7 +375,7 @@ void scalar_work(uint64_t operations) {
 }
 
 bool scalar_access(const Access& access, const char* name, Site at) {
-    if (machine->stopped) return false;
+    if (machine->stopped || within_function(name, at)) return false;
     CoreState& core = current();
     core.last_site = at;
     if (!check_bounds(core, access, name, at)) return false;

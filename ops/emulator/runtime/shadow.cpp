@@ -364,6 +364,7 @@ uint8_t* global(uint64_t address, int64_t* bytes) {
 void poison(Space space) {
     if (machine->stopped) return;
     CoreState& core = current();
+    core.buffers.clear();
     pump(core);
     // What still waits in a pipe may read or write here: leave it alone.
     if (!drained(core)) return;

@@ -161,6 +161,33 @@ struct Line {
     Site site;             // of the last store
 };
 
+/// The vector function that is running. Loads and stores are numbered through the launch, each once.
+struct Function {
+    struct Operation {  // a load or a store
+        uint32_t value;  // of the register that was stored; 0: a load
+        Site at;
+        const char* call;
+    };
+    struct Work {
+        const char* call;
+        uint64_t elements, instructions;
+    };
+    bool active = false;
+    std::vector<Buffer> buffers;
+    uint64_t ctrl = 0;
+    uint32_t before = 0, newest = 0;   // numbers of the last operation before this function, and of the last one
+    std::vector<Operation> operations; // from `before` + 1 on
+    uint32_t load_behind = 0, store_behind_loads = 0, store_behind_stores = 0;  // barriers: up to which number
+    uint32_t newest_load_behind = 0;   // what the newest load came behind
+    std::vector<uint32_t> loaded, stored;  // by byte of UB: the newest operation
+    std::vector<Work> work;
+    uint64_t cycles = 0, alone = 0;    // of all instructions, and of those that go one at a time
+    int unaligned[2] = {0, 0};
+    uint32_t values = 0;  // that registers have taken on
+
+    const Operation& operation(uint32_t number) const { return operations[number - before - 1]; }
+};
+
 struct Counter {
     Cost::Unit unit;
     Pipe pipe;
@@ -197,6 +224,7 @@ struct CoreState {
     std::map<uint64_t, Line> cache;
     std::set<uint64_t> refreshed;  // lines that DataCacheCleanAndInvalid has dropped: their reads may be polls of a flag
     std::map<std::string, Counter> counters;
+    std::vector<Buffer> buffers;  // of which addresses were taken, the newest last
     uint64_t scalar_operations = 0;
     // the fiber
     ucontext_t context;
@@ -293,6 +321,8 @@ struct Machine {
     Operation* running_operation = nullptr;
     Pipe running_pipe = Pipe::S;
 
+    Function function;
+
     std::map<std::tuple<int, int, int>, std::map<int, std::deque<Token>>> gathered;  // see cross.cpp
     std::map<uint64_t, Remote> published;  // cache line: what its last scalar store, written back, knew
     std::map<uint64_t, Refs> line_writers; // cache line: the cores that wrote it back
@@ -328,6 +358,10 @@ bool check_bounds(CoreState& core, const Access& access, const char* name, Site 
 void check_order(CoreState& core, Pipe pipe, const Clock& clock, uint32_t seq, const Access& access, const char* name,
                  Site at);
 void count_scalar_bytes(uint64_t address, int bytes, bool store);
+
+// function.cpp
+/// Whether a vector function runs, in which only register instructions are; reports `call`.
+bool within_function(const char* call, Site at);
 
 // cross.cpp
 void cross_core_fire(CoreState& core, int mode, int id, const Token& token);

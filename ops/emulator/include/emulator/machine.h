@@ -128,7 +128,7 @@ inline void issue(Instruction instruction, Run run) {
     }
 }
 
-/// Report an access made by the instruction that is running now and could not be told before (vector functions). An access
+/// Report an access made by the instruction that is running now and could not be told before (gathers). An access
 /// of 0 bytes at the issue has it asked then whether a queue's tensor is the program's.
 /// False: it is outside of its memory and must not be done.
 bool touch(const Access& access);
@@ -193,13 +193,70 @@ void poison(Space space);
 bool scalar_global(uint64_t address, void* value, int bytes, bool store, Site at, const char* name, int64_t low = 0, int64_t high = -1);
 
 /// Local addresses handed out as pointers: nothing is mapped there, so a raw dereference is caught.
-constexpr uint64_t POINTER_BASE = 0x100000000000ull, POINTER_STEP = 0x001000000000ull;
+/// Bits 0 to 31 are the offset, bits 32 to 39 which argument of a vector function it is of (1, 2, ...; 0: of none).
+constexpr uint64_t POINTER_BASE = 0x100000000000ull, POINTER_STEP = 0x010000000000ull, POINTER_TAG = 1ull << 32;
 constexpr uint64_t GLOBAL_BASE = 0x200000000000ull;
 inline uint64_t pointer_of(Space space, int64_t offset) {
     return POINTER_BASE + static_cast<uint64_t>(space) * POINTER_STEP + static_cast<uint64_t>(offset);
 }
 inline Space space_of(uint64_t pointer) { return static_cast<Space>((pointer - POINTER_BASE) / POINTER_STEP); }
-inline int64_t offset_of(uint64_t pointer) { return static_cast<int64_t>((pointer - POINTER_BASE) % POINTER_STEP); }
+inline int64_t offset_of(uint64_t pointer) { return static_cast<int32_t>(static_cast<uint32_t>(pointer)); }
+inline int tag_of(uint64_t pointer) { return static_cast<int>((pointer + POINTER_TAG / 2) / POINTER_TAG % 256); }
+
+// ---- Vector functions of dav-3510 -----------------------------------------------------------------------------------
+
+/// What a register's value derives from: loads of the running vector function, as ranges of their numbers, and the newest
+/// store that these loads came behind.
+struct Origin {
+    static constexpr int RANGES = 6;
+    struct Range {
+        uint32_t first, last;
+    };
+    Range ranges[RANGES];
+    int count = 0;
+    uint32_t stores = 0;
+
+    void add(Range range);
+    void join(const Origin& other);
+    bool has(uint32_t load) const;
+};
+
+/// The buffer that an address of local memory was taken from; high < 0: not known, the whole memory.
+struct Buffer {
+    Space space = Space::UB;
+    int64_t low = 0, high = -1;
+    uint32_t allocation = 0;
+};
+/// GetPhyAddr hands out an address of this buffer.
+void address_taken(const Buffer& buffer);
+/// The buffer of which an address at `offset` was taken: the largest, the newest of equals, and none that was given away
+/// where there is another.
+Buffer buffer_at(Space space, int64_t offset);
+
+/// A vector function runs between the two, on the pipe's turn; `buffers` are those of its arguments, `ctrl` the control
+/// register as it was at the call. What it did is its cost.
+void function_begin(std::vector<Buffer> buffers, uint64_t ctrl);
+void function_end();
+/// Whether one is running; reports `call` when none is.
+bool in_function(const char* call, Site at);
+uint64_t function_ctrl();
+Buffer argument_buffer(int tag);
+
+/// A number for every value that a register takes on.
+uint32_t new_value();
+/// A load of the vector function into a register that held `replaced`, and a store of the register that holds `value`: it
+/// comes behind earlier stores of the same value. False: it is outside of its memory and must not be done. A store's accesses
+/// are parts of one instruction.
+bool register_load(const Access& access, uint32_t replaced, Origin& origin, const char* call, Site at);
+bool register_store(const std::vector<Access>& accesses, uint32_t value, const Origin& origin, const char* call, Site at);
+/// An instruction of it; `alone`: one a cycle at most.
+void register_work(const char* call, uint64_t elements, int cycles, bool alone);
+
+enum class Reach : uint8_t { LoadsAfterStores, StoresAfterLoads, StoresAfterStores, All, Scalar };
+/// What comes behind waits for what came before.
+void register_barrier(Reach reach, Site at);
+/// The scarce registers for addresses that are not aligned: +1 and -1. `which`: 0 for loads, 1 for stores.
+void unaligned_register(int which, int change, Site at);
 
 // ---- Mutation -------------------------------------------------------------------------------------------------------
 

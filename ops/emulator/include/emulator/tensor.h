@@ -96,7 +96,10 @@ class LocalTensor {
     int32_t GetUserTag() const { return tag_; }
 
     /// An address of local memory as register instructions take it. Nothing can be read through it directly.
-    __ubuf__ T* GetPhyAddr() const { return reinterpret_cast<T*>(emulator::pointer_of(space_, address_)); }
+    __ubuf__ T* GetPhyAddr() const {
+        if (is_3510) emulator::address_taken({space_, low_, high_, allocation_});
+        return reinterpret_cast<T*>(emulator::pointer_of(space_, address_));
+    }
     __ubuf__ T* GetPhyAddr(uint32_t index) const { return GetPhyAddr() + index; }
 
     // ---- for the emulator ----

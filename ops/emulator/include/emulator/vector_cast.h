@@ -7,7 +7,8 @@
 
 namespace AscendC {
 
-enum class RoundMode { CAST_NONE = 0, CAST_RINT, CAST_FLOOR, CAST_CEIL, CAST_ROUND, CAST_TRUNC, CAST_ODD, CAST_HYBRID };
+/// UNKNOWN: of conversions between registers that do not round.
+enum class RoundMode { UNKNOWN = -1, CAST_NONE = 0, CAST_RINT, CAST_FLOOR, CAST_CEIL, CAST_ROUND, CAST_TRUNC, CAST_ODD, CAST_HYBRID };
 
 /// The scale of int32_t -> half, until it is set again. Source: [page] SetDeqScale.
 inline void SetDeqScale(half scale) {
