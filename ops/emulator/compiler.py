@@ -12,6 +12,7 @@ import hashlib
 import json
 import os
 import platform
+import re
 import shutil
 import subprocess
 import tempfile
@@ -147,8 +148,24 @@ def _run(command: list[str], name: str) -> None:
     done = subprocess.run(command, capture_output=True, text=True)
     if done.returncode == 0:
         return
-    lines = [line for line in done.stderr.splitlines() if "error" in line] or done.stderr.splitlines()
+    lines = _errors(done.stderr) or done.stderr.splitlines()
     raise KernelBuildError(f"{name} does not compile for the emulator:\n  " + "\n  ".join(lines[:8]))
+
+
+def _errors(text: str) -> list[str]:
+    """The lines of errors; before one within the emulator's headers the line of the kernel that leads to it, once."""
+    lines: list[str] = []
+    leads: list[str] = []  # "required from" lines before the next error
+    for line in text.splitlines():
+        if re.search(r"required (from|by)|in .constexpr. expansion of", line):
+            leads.append(line.strip())
+        elif "error" in line:
+            outside = [lead for lead in leads if not lead.startswith(str(INCLUDE))]
+            if line.startswith(str(INCLUDE)) and outside and outside[-1] not in lines:
+                lines.append(outside[-1])
+            lines.append(line)
+            leads = []
+    return lines
 
 
 @functools.cache

@@ -223,6 +223,33 @@ void sync_all(bool cube_too, Site at, bool soft, int64_t used) {
     core.sync_all.pop_front();
 }
 
+void block_set(uint64_t address, Site at) {
+    if (machine->stopped) return;
+    CoreState& core = current();
+    drain(core, "IBSet waits for the core's own pipes", at);
+    if (mutated("cross_set", at)) return;
+    const PipeState& scalar = core.pipes[index(Pipe::S)];
+    if (machine->block_flags.count(address))
+        return hazard("double_set", at, "IBSet: the flag is set a second time before anything waits for it.");
+    Token token{Clock{}, scalar.time, at};
+    token.clock.remote = everything(core, scalar.clock);
+    machine->block_flags.emplace(address, std::move(token));
+    ++machine->progress;
+}
+
+void block_wait(uint64_t address, const std::string& what, Site at) {
+    if (machine->stopped) return;
+    CoreState& core = current();
+    drain(core, "IBWait waits for the core's own pipes", at);
+    if (mutated("cross_wait", at)) return;
+    wait_until([=] { return machine->block_flags.count(address) != 0; }, what, at);
+    const auto flag = machine->block_flags.find(address);
+    PipeState& scalar = core.pipes[index(Pipe::S)];
+    receive(core, scalar.clock, flag->second.clock.remote);
+    scalar.time = std::max(scalar.time, flag->second.time);
+    machine->block_flags.erase(flag);
+}
+
 static std::string name_of(const CoreState& core) {
     return std::string(core.face.role == Role::AIC ? "AIC " : "AIV ") + std::to_string(core.face.block_index);
 }

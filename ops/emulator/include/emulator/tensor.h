@@ -8,6 +8,8 @@
 
 namespace AscendC {
 
+namespace emu {
+
 /// An index with the line it stands on, so that a mutation test can shift it.
 struct Index {
     int64_t value;
@@ -22,6 +24,8 @@ int64_t shifted(const Index& index, int detail) {
     return index.value + (emulator::mutated("offset", index.at, detail) ? static_cast<int64_t>(32 / sizeof(T)) : 0);
 }
 
+}  // namespace emu
+
 struct ShapeInfo {};
 
 template <class T>
@@ -33,7 +37,7 @@ class LocalTensor {
     /// A tensor of `count` elements at a byte address, without a TPipe. Source: LocalTensor constructors of the static
     /// programming model.
     LocalTensor(TPosition position, uint32_t address, uint32_t count)
-        : space_(space_of(position)), position_(position), address_(address), count_(count), low_(address),
+        : space_(emu::space_of(position)), position_(position), address_(address), count_(count), low_(address),
           high_(address + static_cast<int64_t>(count) * static_cast<int64_t>(sizeof(T))) {}
 
     T GetValue(uint32_t index, Site at = Site::here()) const {
@@ -65,9 +69,9 @@ class LocalTensor {
     };
     Element operator()(uint32_t index, Site at = Site::here()) const { return Element(*this, index, at); }
 
-    LocalTensor operator[](Index index) const {
+    LocalTensor operator[](emu::Index index) const {
         LocalTensor out = *this;
-        const int64_t offset = shifted<T>(index, 0);
+        const int64_t offset = emu::shifted<T>(index, 0);
         out.address_ += offset * static_cast<int64_t>(sizeof(T));
         out.count_ = offset < count_ ? static_cast<uint32_t>(count_ - offset) : 0;
         return out;
@@ -171,9 +175,9 @@ class GlobalTensor {
         emulator::scalar_global(address_ + index * sizeof(T), &stored, sizeof(T), true, at, "SetValue", low_, high_);
     }
     T operator()(uint64_t index, Site at = Site::here()) const { return GetValue(index, at); }
-    GlobalTensor operator[](Index index) const {
+    GlobalTensor operator[](emu::Index index) const {
         GlobalTensor out = *this;
-        const int64_t offset = shifted<T>(index, 1);
+        const int64_t offset = emu::shifted<T>(index, 1);
         out.address_ += static_cast<uint64_t>(offset * static_cast<int64_t>(sizeof(T)));
         out.count_ = count_ > static_cast<uint64_t>(offset) ? count_ - static_cast<uint64_t>(offset) : 0;
         return out;
