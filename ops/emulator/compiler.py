@@ -95,9 +95,10 @@ def compile_object(name: str, text: str, *, flags: Sequence[str], sources: Itera
     key = _digest(version, *command, text, *(str(source) for source in sources))[:24]
     folder = cache_folder() / "emulator"
     folder.mkdir(parents=True, exist_ok=True)
-    target, manifest = folder / f"{name}-{key}.so", folder / f"{name}-{key}.json"
-    if target.exists() and manifest.exists() and _unchanged(manifest):
-        return target
+    manifest = folder / f"{name}-{key}.json"
+    before = _kept(manifest)
+    if before is not None and before[1]:
+        return before[0]
     with tempfile.TemporaryDirectory(dir=folder) as scratch:
         main = Path(scratch) / "main.cpp"
         main.write_text(text)
@@ -116,18 +117,26 @@ def compile_object(name: str, text: str, *, flags: Sequence[str], sources: Itera
             texts = [depends.read_text()]
         used = {file for one in texts for file in _dependencies(one) if file != str(main)}
         hashes = {file: _digest(Path(file).read_bytes()) for file in sorted(used)}
+        # The name follows the content: this process may have loaded what was built of other content.
+        target = folder / f"{name}-{key}-{_digest(json.dumps(hashes))[:16]}.so"
         written = Path(scratch) / "manifest"
-        written.write_text(json.dumps(hashes))
+        written.write_text(json.dumps({"object": target.name, "files": hashes}))
         os.replace(built, target)
         os.replace(written, manifest)
+    if before is not None and before[0] != target:
+        before[0].unlink(missing_ok=True)
     return target
 
 
-def _unchanged(manifest: Path) -> bool:
+def _kept(manifest: Path) -> tuple[Path, bool] | None:
+    """The object that a manifest names, and whether the files that it was made of are as they were."""
     try:
-        return all(_file_digest(file) == digest for file, digest in json.loads(manifest.read_text()).items())
-    except (OSError, ValueError):
-        return False
+        kept = json.loads(manifest.read_text())
+        target = manifest.parent / kept["object"]
+        same = all(_file_digest(file) == digest for file, digest in kept["files"].items())
+    except (OSError, ValueError, KeyError, TypeError):
+        return None
+    return target, same and target.exists()
 
 
 def _file_digest(file: str) -> str:
@@ -159,7 +168,7 @@ def _errors(text: str) -> list[str]:
     for line in text.splitlines():
         if re.search(r"required (from|by)|in .constexpr. expansion of", line):
             leads.append(line.strip())
-        elif "error" in line:
+        elif re.search(r"\berror: ", line):
             outside = [lead for lead in leads if not lead.startswith(str(INCLUDE))]
             if line.startswith(str(INCLUDE)) and outside and outside[-1] not in lines:
                 lines.append(outside[-1])

@@ -278,6 +278,20 @@ inline bool legal_gaps(int64_t global_gap, int64_t local_gap, int64_t lowest, co
 
 }  // namespace copy_impl
 
+/// The value with which DataCopyPad fills paddings when its isPad is false; as many of its bytes as the copy's elements have.
+/// Source: [SetPadValue]. Unknown: whether a copy with isPad changes it; here it does not.
+template <class T, TPosition pos = TPosition::MAX>
+void SetPadValue(T paddingValue, Site at = Site::here()) {
+    static_assert(pos == TPosition::VECIN || pos == TPosition::VECOUT || pos == TPosition::MAX, "SetPadValue: pos is VECIN, VECOUT or MAX");
+    constexpr bool has = (std::is_arithmetic_v<T> && sizeof(T) <= 8 && (is_3510 || !std::is_same_v<T, bool>)) || std::is_same_v<T, half> || std::is_same_v<T, bfloat16_t>;
+    static_assert(has, "SetPadValue: types are int8_t to uint64_t, half, bfloat16_t, float and double; bool on dav-3510");
+    uint64_t bits = 0;
+    std::memcpy(&bits, &paddingValue, sizeof(T));
+    if (!emulator::require(sizeof(T) < 8 || bits == 0, "argument", at, "SetPadValue", "paddingValue of a type of 64 bits can only be 0.")) return;
+    auto& control = emulator::core().control;
+    control.copy_padding = bits, control.copy_padding_set = true;
+}
+
 /// dst row r = src row r, from a block of 32 bytes on, between the paddings. Compact (dav-3510): the rows lie one behind
 /// the other, and the end of the last is filled up to a block. Source: the page of DataCopyPad (GM to UB).
 template <class T, PaddingMode mode = PaddingMode::Normal>
@@ -286,14 +300,18 @@ void DataCopyPad(const LocalTensor<T>& dst, const GlobalTensor<T>& src, const Da
     if (!copy_impl::legal_pad(params, sizeof(T), "DataCopyPad", at) || !copy_impl::legal_gaps(params.srcStride, params.dstStride, -static_cast<int64_t>(params.blockLen), "DataCopyPad", at)) return;
     const int64_t size = sizeof(T), bytes = params.blockLen, source_pitch = bytes + static_cast<int64_t>(params.srcStride);
     if (mode == PaddingMode::Compact) return copy_impl::copy_compact(at, copy_impl::bytes_of(dst), src.raw(), emu::Rows{params.blockCount, bytes, source_pitch, bytes});
-    const copy_impl::PadFill fill{pad.leftPadding * size, pad.rightPadding * size, pad.isPad, dst.space() == emulator::Space::L1};
+    const emulator::Control& control = emulator::core().control;
+    const bool outside = !pad.isPad && control.copy_padding_set && dst.space() == emulator::Space::UB;
+    const copy_impl::PadFill fill{pad.leftPadding * size, pad.rightPadding * size, pad.isPad || outside, dst.space() == emulator::Space::L1};
     if (!emulator::require(fill.left <= 32 && fill.right <= 32, "argument", at, "DataCopyPad", "leftPadding " + std::to_string(pad.leftPadding) + " and rightPadding " + std::to_string(pad.rightPadding) + " may be at most 32 bytes each.")) return;
     if constexpr (sizeof(T) == 8) {
         const T zero{};
         if (!emulator::require(!pad.isPad || std::memcmp(&pad.paddingValue, &zero, sizeof(T)) == 0, "argument", at, "DataCopyPad", "paddingValue of a type of 64 bits can only be 0.")) return;
     }
     const emu::Rows rows{params.blockCount, bytes, source_pitch, fill.whole(bytes) + static_cast<int64_t>(params.dstStride) * 32};
-    copy_impl::copy_in("DataCopyPad", at, copy_impl::bytes_of(dst), src.raw(), rows, fill, copy_impl::Filler::of(pad.paddingValue));
+    T value = pad.paddingValue;
+    if (outside) std::memcpy(static_cast<void*>(&value), &control.copy_padding, std::min(sizeof(T), sizeof control.copy_padding));
+    copy_impl::copy_in("DataCopyPad", at, copy_impl::bytes_of(dst), src.raw(), rows, fill, copy_impl::Filler::of(value));
 }
 /// dst row r = src row r: exactly blockLen bytes; in UB each row begins at a block of 32 bytes, in the compact mode
 /// (dav-3510) where the last one ended. Source: the page of DataCopyPad (UB to GM).

@@ -55,6 +55,25 @@ struct QueueState {
     }
 };
 
+constexpr int64_t in_blocks_of_32(uint32_t bytes) { return (static_cast<int64_t>(bytes) + 31) / 32 * 32; }
+
+/// The buffers of a queue, at the addresses that take(bytes) gives.
+template <class Take>
+void lay_out(QueueState& q, int count, int64_t bytes, std::shared_ptr<int> held, Site at, Take take) {
+    q.at = at;
+    q.settled = false;
+    q.buffers.clear(), q.fifo.clear(), q.next = 0;
+    q.held = std::move(held);
+    q.bytes = bytes;
+    const bool alias = count > 1 && emulator::mutated("buffer_alias", at);
+    for (int i = 0; i < count; ++i) {
+        QueueState::Buffer buffer;
+        buffer.address = alias && i > 0 ? q.buffers[0].address : take(bytes);
+        q.buffers.push_back(buffer);
+    }
+    if (emulator::mutated("buffer", at)) q.bytes -= 32;
+}
+
 /// The pipes that fill and read a buffer at a position. Source: the queue types of TQueBind.
 constexpr emulator::Pipe producer_of(TPosition source, TPosition destination) {
     if (source == TPosition::GM) return emulator::Pipe::MTE2;
@@ -77,6 +96,9 @@ constexpr emulator::Pipe consumer_of(TPosition source, TPosition destination) {
 }
 
 }  // namespace emu
+
+template <TPosition pos, uint32_t bufIDSize>
+class TBufPool;
 
 template <TPosition source, TPosition destination, int32_t depth, auto mask = 0>
 class TQueBind {
@@ -157,6 +179,8 @@ class TQueBind {
 
    private:
     friend class TPipe;
+    template <TPosition pool, uint32_t buffers>
+    friend class TBufPool;
     template <class T>
     LocalTensor<T> allocate(Site at) {
         emu::QueueState& q = *state_;
@@ -282,8 +306,13 @@ class TBuf {
         return out;
     }
 
+    // ---- for the emulator ----
+    void lay_out(int64_t address, int64_t bytes, Site at) {
+        address_ = address, bytes_ = bytes;
+        if (emulator::mutated("buffer", at)) bytes_ -= 32;
+    }
+
    private:
-    friend class TPipe;
     int64_t address_ = 0, bytes_ = 0;
 };
 
@@ -325,30 +354,29 @@ class TPipe {
 
     template <TPosition source, TPosition destination, int32_t depth, auto mask>
     bool InitBuffer(TQueBind<source, destination, depth, mask>& queue, uint8_t count, uint32_t bytes, Site at = Site::here()) {
-        emu::QueueState& q = *queue.state_;
-        q.at = at;
-        q.settled = false;
-        q.buffers.clear(), q.fifo.clear(), q.next = 0;
-        q.held = held_[static_cast<int>(q.position)];
-        q.bytes = rounded(bytes);
         count_buffers(count, at);
-        const bool alias = count > 1 && emulator::mutated("buffer_alias", at);
-        for (int i = 0; i < count; ++i) {
-            emu::QueueState::Buffer buffer;
-            buffer.address = alias && i > 0 ? q.buffers[0].address : take(q.space, q.bytes, at);
-            q.buffers.push_back(buffer);
-        }
-        if (emulator::mutated("buffer", at)) q.bytes -= 32;
-        queues_.push_back(queue.state_);
+        emu::QueueState& q = *queue.state_;
+        emu::lay_out(q, count, emu::in_blocks_of_32(bytes), held(q.position), at, [&](int64_t whole) { return take(q.space, whole, at); });
+        keep(queue.state_);
         return true;
     }
     template <TPosition position>
     bool InitBuffer(TBuf<position>& buffer, uint32_t bytes, Site at = Site::here()) {
-        buffer.bytes_ = rounded(bytes);
         count_buffers(1, at);
-        buffer.address_ = take(emu::space_of(position), buffer.bytes_, at);
-        if (emulator::mutated("buffer", at)) buffer.bytes_ -= 32;
+        const int64_t whole = emu::in_blocks_of_32(bytes);
+        buffer.lay_out(take(emu::space_of(position), whole, at), whole, at);
         return true;
+    }
+    /// A part of the memory that TBufPool divides, new or that of another pool. See buffer_pool.h.
+    template <class T>
+    bool InitBufPool(T& bufPool, uint32_t len, Site at = Site::here()) {
+        const int64_t whole = emu::in_blocks_of_32(len);
+        bufPool.begin(*this, take(T::space, whole, at), whole);
+        return true;
+    }
+    template <class T, class U>
+    bool InitBufPool(T& bufPool, uint32_t len, U& shareBuf, Site at = Site::here()) {
+        return bufPool.share(*this, emu::in_blocks_of_32(len), shareBuf, at);
     }
 
     template <HardEvent event>
@@ -372,8 +400,15 @@ class TPipe {
     template <HardEvent event>
     TEventID FetchEventID(Site at = Site::here()) { return FetchEventID(event, at); }
 
+    // ---- for the emulator ----
+    /// The queue is settled when the pipe ends.
+    void keep(const std::shared_ptr<emu::QueueState>& queue) { queues_.push_back(queue); }
+    /// How many tensors the queues of a position hold.
+    std::shared_ptr<int> held(TPosition position) const { return held_[static_cast<int>(position)]; }
+    /// Bytes that are given away.
+    int64_t used(emulator::Space space) const { return used_[static_cast<int>(space)]; }
+
    private:
-    static int64_t rounded(uint32_t bytes) { return (static_cast<int64_t>(bytes) + 31) / 32 * 32; }
     int64_t take(emulator::Space space, int64_t bytes, Site at) {
         int64_t& used = used_[static_cast<int>(space)];
         const int64_t begin = used, capacity = emulator::core().capacity[static_cast<int>(space)];

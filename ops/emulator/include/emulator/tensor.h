@@ -24,6 +24,21 @@ int64_t shifted(const Index& index, int detail) {
     return index.value + (emulator::mutated("offset", index.at, detail) ? static_cast<int64_t>(32 / sizeof(T)) : 0);
 }
 
+// Operators on whole tensors, and what they stand for.
+#define EMULATOR_OPERATORS(X)                                                                                                              \
+    X(+, WholeAdd) X(-, WholeSub) X(*, WholeMul) X(/, WholeDiv) X(&, WholeAnd) X(|, WholeOr)                                               \
+    X(<, WholeLess) X(>, WholeGreater) X(<=, WholeLessEqual) X(>=, WholeGreaterEqual) X(==, WholeEqual) X(!=, WholeNotEqual)
+#define EMULATOR_OPERATION(op, Name) struct Name;
+EMULATOR_OPERATORS(EMULATOR_OPERATION)
+#undef EMULATOR_OPERATION
+
+/// dst = src0 op src1 over whole tensors, see vector_operators.h. `Operation::run` does it.
+template <class Operation, class Tensor>
+struct Whole {
+    Tensor src0, src1;
+    Site at;
+};
+
 }  // namespace emu
 
 struct ShapeInfo {};
@@ -84,6 +99,22 @@ class LocalTensor {
         out.count_ = static_cast<uint32_t>(static_cast<uint64_t>(count_) * sizeof(T) / sizeof(U));
         return out;
     }
+
+    template <class Operation, class Tensor>
+    LocalTensor& operator=(const emu::Whole<Operation, Tensor>& whole) {
+        Operation::run(*this, whole.src0, whole.src1, whole.at);
+        return *this;
+    }
+    /// The right side of such an operator, with the line it stands on.
+    struct Right {
+        LocalTensor tensor;
+        Site at;
+        Right(const LocalTensor& tensor, Site at = Site::here()) : tensor(tensor), at(at) {}
+    };
+#define EMULATOR_OPERATOR(op, Name) \
+    friend emu::Whole<emu::Name, LocalTensor> operator op(const LocalTensor& src0, const Right& src1) { return {src0, src1.tensor, src1.at}; }
+    EMULATOR_OPERATORS(EMULATOR_OPERATOR)
+#undef EMULATOR_OPERATOR
 
     uint32_t GetSize() const { return count_; }
     uint32_t GetLength() const { return count_ * static_cast<uint32_t>(sizeof(T)); }
