@@ -181,10 +181,10 @@ static const Operation* set_behind(const CoreState& core, const Operation& wait)
 
 static std::string place_of(Site at) { return std::string(at.file) + ":" + std::to_string(at.line); }
 
-/// The pipe that has locked the mutex and not unlocked it, in the order of the program.
-static std::string holder_of(const Mutex& mutex) {
+/// The pipe, not the one that waits, that has locked the mutex and not unlocked it.
+static std::string holder_of(const Mutex& mutex, Pipe waiting) {
     for (int i = 0; i < PIPES; ++i)
-        if (mutex.held[i]) return name_of(static_cast<Pipe>(i));
+        if (mutex.held[i] && i != index(waiting)) return name_of(static_cast<Pipe>(i));
     return "?";
 }
 
@@ -192,7 +192,7 @@ static std::string awaited(const CoreState& core, const Operation& head) {
     if (head.kind == Operation::Kind::Instruction)
         return std::string("unit flags of L0C that ") + (head.instruction.pipe == Pipe::M ? "no Fixpipe clears" : "no Mmad sets") + " (" + head.instruction.name + ")";
     if (head.kind == Operation::Kind::Lock)
-        return "mutex " + std::to_string(head.id) + ", which pipe " + holder_of(core.mutexes[head.id]) + " has locked";
+        return "mutex " + std::to_string(head.id) + ", which pipe " + holder_of(core.mutexes[head.id], head.from) + " has locked";
     if (head.kind != Operation::Kind::Wait) return "cross-core flag " + std::to_string(head.id);
     const Operation* set = set_behind(core, head);
     return std::string("flag ") + name_of(head.from) + "_" + name_of(head.to) + " " + std::to_string(head.id) +

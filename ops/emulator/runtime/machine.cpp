@@ -539,7 +539,7 @@ static void issue_mutex(Operation::Kind kind, const char* call, Pipe pipe, int i
     operation.kind = kind;
     operation.instruction.at = at;
     operation.instruction.name = call;
-    operation.id = id, operation.turn = turn;
+    operation.from = pipe, operation.id = id, operation.turn = turn;
     if (pipe != Pipe::S) return enqueue(core, pipe, std::move(operation));
     core.waiting = &operation;
     wait_until([&] { return can_run(core, operation); }, "waits", at);

@@ -81,7 +81,9 @@ def test_the_pages_example_of_swiglu() -> None:
     x, gate = np.linspace(-4, 4, 32, dtype=np.float32), np.full(REGION // 4, 0.5, np.float32)
     call = Call(operation=SWIGLU, type=1, count=32, offset=ROOM, scalar=struct.pack("<f", 1.0))
     found = launch("a3", call, "float", np.resize(x, REGION // 4), gate)
-    np.testing.assert_allclose(found[[0, 1, 15, 16, 31]], [-1.2449187, -1.1646013, -0.04015867, 0.04015867, 1.2449187], 1e-6)
+    np.testing.assert_allclose(
+        found[[0, 1, 15, 16, 31]], [-1.2449187, -1.1646013, -0.04015867, 0.04015867, 1.2449187], 1e-6
+    )
 
 
 def softmax(x: Array) -> tuple[Array, Array, Array]:
@@ -102,7 +104,14 @@ def softmax(x: Array) -> tuple[Array, Array, Array]:
 def test_softmax(soc: str, type: str, mode: int, room: int, place: int, rows: int, columns: int) -> None:
     x = numbers(type, 4)
     call = Call(
-        operation=SOFTMAX, type=TYPES.index(type), repeats=rows, count=columns, mask=(columns, 0), mode=mode, offset=room, place=place
+        operation=SOFTMAX,
+        type=TYPES.index(type),
+        repeats=rows,
+        count=columns,
+        mask=(columns, 0),
+        mode=mode,
+        offset=room,
+        place=place,
     )
     found = launch(soc, call, type, x)
     want, total, largest = softmax(x[: rows * columns].reshape(rows, columns).astype(np.float64))
@@ -130,13 +139,22 @@ def test_softmax_of_padded_rows() -> None:
 # Page RmsNorm: x / sqrt(mean(x^2) + epsilon) * gamma; its example.
 @pytest.mark.parametrize("soc", SOCS)
 @pytest.mark.parametrize("type", TYPES)
-@pytest.mark.parametrize(("rows", "columns", "original", "room", "mode"), [(2, 208, 208, 0, 0), (4, 64, 56, 0, 0), (8, 128, 128, ROOM, 1)])
+@pytest.mark.parametrize(
+    ("rows", "columns", "original", "room", "mode"), [(2, 208, 208, 0, 0), (4, 64, 56, 0, 0), (8, 128, 128, ROOM, 1)]
+)
 def test_rms_norm(soc: str, type: str, rows: int, columns: int, original: int, room: int, mode: int) -> None:
     x, gamma = numbers(type, 6), numbers(type, 7)
     x[: rows * columns].reshape(rows, columns)[:, original:] = 0
     epsilon = struct.pack("<f", 0.25)
     call = Call(
-        operation=RMS_NORM, type=TYPES.index(type), repeats=rows, count=columns, mask=(original, 0), mode=mode, offset=room, scalar=epsilon
+        operation=RMS_NORM,
+        type=TYPES.index(type),
+        repeats=rows,
+        count=columns,
+        mask=(original, 0),
+        mode=mode,
+        offset=room,
+        scalar=epsilon,
     )
     found = launch(soc, call, type, x, gamma)[: rows * columns].reshape(rows, columns)
     wide = x[: rows * columns].reshape(rows, columns).astype(np.float64)
@@ -146,15 +164,25 @@ def test_rms_norm(soc: str, type: str, rows: int, columns: int, original: int, r
 
 def test_the_pages_example_of_rms_norm() -> None:
     x = np.resize(np.arange(16, dtype=np.float32), REGION // 4)
-    call = Call(operation=RMS_NORM, type=1, repeats=2, count=16, mask=(16, 0), offset=ROOM, scalar=struct.pack("<f", 0.0))
+    call = Call(
+        operation=RMS_NORM, type=1, repeats=2, count=16, mask=(16, 0), offset=ROOM, scalar=struct.pack("<f", 0.0)
+    )
     found = launch("a3", call, "float", x, x)
     np.testing.assert_allclose(found[1:16], [0.11359233 * i * i for i in range(1, 16)], rtol=1e-6)
 
 
 # Page Broadcast: "[m, 1] to [m, k], [1, k] to [m, k], 1 to n"; dav-3510: more types, up to nine axes.
-@pytest.mark.parametrize(("soc", "type", "kind"), [(s, t, i) for s in SOCS for i, t in enumerate(("half", "float", "int8_t", "uint8_t"))] + [("950pr", "uint16", 4), ("950pr", "int64_t", 5)])
+@pytest.mark.parametrize(
+    ("soc", "type", "kind"),
+    [(s, t, i) for s in SOCS for i, t in enumerate(("half", "float", "int8_t", "uint8_t"))]
+    + [("950pr", "uint16", 4), ("950pr", "int64_t", 5)],
+)
 def test_broadcast(soc: str, type: str, kind: int) -> None:
-    x = np.random.default_rng(8).integers(0, 100, REGION // np.dtype(STORED.get(type, type)).itemsize).astype(STORED.get(type, type))
+    x = (
+        np.random.default_rng(8)
+        .integers(0, 100, REGION // np.dtype(STORED.get(type, type)).itemsize)
+        .astype(STORED.get(type, type))
+    )
     for rows, columns, room in ((5, 32, 0), (3, 64, 256)):
         for mode, want in ((0, np.tile(x[:columns], (rows, 1))), (1, np.repeat(x[:rows, None], columns, 1))):
             call = Call(operation=BROADCAST, type=kind, repeats=rows, count=columns, mode=mode, offset=room)
@@ -168,7 +196,9 @@ def test_broadcast(soc: str, type: str, kind: int) -> None:
         call = Call(operation=BROADCAST, type=kind, repeats=3, count=16, mode=3)
         found, report = run("advanced", soc, call, np.zeros_like(x), x)
         assert report.hazards == ()
-        assert np.array_equal(found[: 3 * 3 * 16 * 2].reshape(3, 3, 16, 2), np.broadcast_to(x[:48].reshape(3, 1, 16, 1), (3, 3, 16, 2)))
+        assert np.array_equal(
+            found[: 3 * 3 * 16 * 2].reshape(3, 3, 16, 2), np.broadcast_to(x[:48].reshape(3, 1, 16, 1), (3, 3, 16, 2))
+        )
 
 
 # Page CumSum: along the last axis or down the rows, one after the other; "the implementation converts precision" (half);
@@ -181,7 +211,9 @@ def test_cumsum(soc: str, type: str, mode: int) -> None:
         return
     rows, columns = 7, 48
     x = numbers(type, 9)
-    call = Call(operation=CUMSUM, type=TYPES.index(type), repeats=rows, count=columns, mode=mode, offset=ROOM if mode else 0)
+    call = Call(
+        operation=CUMSUM, type=TYPES.index(type), repeats=rows, count=columns, mode=mode, offset=ROOM if mode else 0
+    )
     found = launch(soc, call, type, x)
     axis = 0 if mode in (0, 4) else 1
     want = x[: rows * columns].reshape(rows, columns).astype(np.float32)
@@ -189,7 +221,10 @@ def test_cumsum(soc: str, type: str, mode: int) -> None:
     assert np.array_equal(found[: rows * columns], want.astype(STORED[type]).ravel())
     last = found.view(np.uint8)[8192:].view(STORED[type])
     count = 0 if mode == 2 else rows if axis else columns
-    assert np.array_equal(last[:count], (want[:, -1] if axis else want[-1]).astype(STORED[type])[:count]) and not last[count:].any()
+    assert (
+        np.array_equal(last[:count], (want[:, -1] if axis else want[-1]).astype(STORED[type])[:count])
+        and not last[count:].any()
+    )
 
 
 def sklansky(x: Array, axis: int) -> Array:
@@ -207,7 +242,9 @@ def sklansky(x: Array, axis: int) -> Array:
 def test_any_schedule_gives_the_same() -> None:
     x = numbers("half", 10)
     for operation in (SIGMOID, SOFTMAX, RMS_NORM, CUMSUM):
-        call = Call(operation=operation, type=0, repeats=2, count=64, mask=(64, 0), offset=ROOM, scalar=struct.pack("<f", 1.0))
+        call = Call(
+            operation=operation, type=0, repeats=2, count=64, mask=(64, 0), offset=ROOM, scalar=struct.pack("<f", 1.0)
+        )
         first = launch("a3", call, "half", x, x)
         for seed in range(5):
             assert np.array_equal(launch("a3", call, "half", x, x, seed=seed), first)
@@ -220,8 +257,16 @@ REFUSED = [
     (dict(operation=SWIGLU, count=64, offset=ROOM, place=2), "argument", "dstTensor and srcTensor1 overlap"),
     (dict(operation=SOFTMAX, repeats=2, count=36, mask=(36, 0), offset=ROOM), "alignment", "a row has 144 bytes"),
     (dict(operation=SOFTMAX, repeats=0, count=64, mask=(64, 0), offset=ROOM), "argument", "0 rows of 64"),
-    (dict(operation=RMS_NORM, repeats=2, count=64, mask=(64, 0), offset=ROOM, place=2), "argument", "dstLocal and gammaLocal overlap"),
-    (dict(operation=RMS_NORM, repeats=2, count=64, mask=(64, 0), offset=ROOM, mode=1), "argument", "a multiple of 8 rows"),
+    (
+        dict(operation=RMS_NORM, repeats=2, count=64, mask=(64, 0), offset=ROOM, place=2),
+        "argument",
+        "dstLocal and gammaLocal overlap",
+    ),
+    (
+        dict(operation=RMS_NORM, repeats=2, count=64, mask=(64, 0), offset=ROOM, mode=1),
+        "argument",
+        "a multiple of 8 rows",
+    ),
     (dict(operation=RMS_NORM, repeats=2, count=64, mask=(64, 0), offset=512), "out_of_bounds", "it takes 768 at least"),
     (dict(operation=BROADCAST, repeats=4, count=12, offset=64), "alignment", "a row has 48 bytes"),
     (dict(operation=BROADCAST, repeats=4, count=16, mode=1, place=1), "argument", "dst and src overlap"),
@@ -277,7 +322,9 @@ def test_types_and_forms_that_a_soc_does_not_have(tmp_path: Path) -> None:
         with pytest.raises(emulator.KernelBuildError, match=re.escape(said)):
             build(tmp_path, body + call)
     with pytest.raises(emulator.KernelBuildError, match="dav-3510 takes the default config alone"):
-        build(tmp_path, body + "SoftMax<float, false, false, false, shaped>(f, f, f, f, room, SoftMaxTiling{});", "950pr")
+        build(
+            tmp_path, body + "SoftMax<float, false, false, false, shaped>(f, f, f, f, room, SoftMaxTiling{});", "950pr"
+        )
 
 
 def test_order_and_working_memory(tmp_path: Path) -> None:
@@ -302,13 +349,24 @@ def test_order_and_working_memory(tmp_path: Path) -> None:
     assert hazards(barrier, first, "", second, barrier, uses) == [("race", 3)]
     assert hazards(barrier, first, barrier, second, "", uses) == [("race", 5), ("race", 5)]  # src, dst
     room = "Adds(c, room.ReinterpretCast<float>(), 0.0f, 64);"
-    assert hazards(barrier, second.replace("b,", "a,").replace("other", "room"), barrier, room) == [("uninitialised", 3)]
-    assert hazards(barrier, "Sigmoid(b, a, 64);", "CumSum(c, last, a, CumSumInfo{1, 64});") == [("queue", 1), ("queue", 2)]
+    assert hazards(barrier, second.replace("b,", "a,").replace("other", "room"), barrier, room) == [
+        ("uninitialised", 3)
+    ]
+    assert hazards(barrier, "Sigmoid(b, a, 64);", "CumSum(c, last, a, CumSumInfo{1, 64});") == [
+        ("queue", 1),
+        ("queue", 2),
+    ]
 
 
 def test_cost_is_that_of_the_calls_it_is_made_of() -> None:
     x = numbers("float", 12)
     call = Call(operation=SIGMOID, type=1, count=1024, offset=8192)
     _, report = run("advanced", "a3", call, np.zeros_like(x), x)
-    assert {name: n for name, n in report.counters.vector.items()} == {"Duplicate": 1024, "Muls": 1024, "Exp": 1024, "Adds": 1024, "Div": 1024}
+    assert {name: n for name, n in report.counters.vector.items()} == {
+        "Duplicate": 1024,
+        "Muls": 1024,
+        "Exp": 1024,
+        "Adds": 1024,
+        "Div": 1024,
+    }
     assert report.counters.repeats == 5 * 16
