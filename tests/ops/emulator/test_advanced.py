@@ -1,7 +1,7 @@
 """Advanced calls with working memory: Sigmoid, SwiGLU, SoftMax, RmsNorm, Broadcast, CumSum.
 
-Sentences are of the pages of these calls and of their host functions (GetSigmoidMaxMinTmpSize and the like). The sizes that
-the host functions answer are not documented: what a call takes here is what it says when it gets less.
+Sentences are of the pages of these calls and of their host functions (GetSigmoidMaxMinTmpSize and the like). The sizes
+that the host functions answer are not documented: what a call takes here is what it says when it gets less.
 """
 
 from __future__ import annotations
@@ -93,8 +93,8 @@ def softmax(x: Array) -> tuple[Array, Array, Array]:
     return exponential / total, total, largest
 
 
-# Page SoftMax: its formula; sum and max: "the last axis is 32 bytes, all numbers of that block are the same"; "src and dst
-# may be one tensor"; half with sums of float; without sum and max.
+# Page SoftMax: its formula; sum and max: "the last axis is 32 bytes, all numbers of that block are the same"; "src and
+# dst may be one tensor"; half with sums of float; without sum and max.
 @pytest.mark.parametrize("soc", SOCS)
 @pytest.mark.parametrize(
     ("type", "mode", "room", "place"),
@@ -126,7 +126,7 @@ def test_softmax(soc: str, type: str, mode: int, room: int, place: int, rows: in
 
 
 def test_softmax_of_padded_rows() -> None:
-    """oriSrcK: "the original length of the last axis"; "what was padded is overwritten in dst". As info and as config."""
+    """oriSrcK: "the original length of the last axis"; "what was padded is overwritten in dst". Info and config."""
     x = numbers("float", 5)
     x[: 4 * 64].reshape(4, 64)[:, 40:] = 100  # part of neither max nor sum
     for mode in (0, 3):
@@ -201,8 +201,8 @@ def test_broadcast(soc: str, type: str, kind: int) -> None:
         )
 
 
-# Page CumSum: along the last axis or down the rows, one after the other; "the implementation converts precision" (half);
-# outputLastRow: the last row, or the last column; Sklansky's sums on dav-3510.
+# Page CumSum: along the last axis or down the rows, one after the other; "the implementation converts precision"
+# (half); outputLastRow: the last row, or the last column; Sklansky's sums on dav-3510.
 @pytest.mark.parametrize("soc", SOCS)
 @pytest.mark.parametrize("type", TYPES)
 @pytest.mark.parametrize("mode", [0, 1, 2, 3, 4])
@@ -328,10 +328,11 @@ def test_types_and_forms_that_a_soc_does_not_have(tmp_path: Path) -> None:
 
 
 def test_order_and_working_memory(tmp_path: Path) -> None:
-    """A call orders what it is made of, and neither what comes before nor what comes behind it; what it leaves in its
-    working memory is not defined; without a TPipe the framework has none to give."""
+    """A call orders what it is made of, not what comes before nor what comes behind it ("More samples": a barrier
+    between two calls); what it leaves in its working memory is not defined; without a TPipe there is none to take."""
     body = """
-    LocalTensor<float> a(TPosition::VECCALC, 0, 64), b(TPosition::VECCALC, 256, 64), c(TPosition::VECCALC, 8192, 64), last;
+    LocalTensor<float> a(TPosition::VECCALC, 0, 64), b(TPosition::VECCALC, 256, 64), c(TPosition::VECCALC, 8192, 64);
+    LocalTensor<float> last;
     LocalTensor<uint8_t> room(TPosition::VECCALC, 4096, 512), other(TPosition::VECCALC, 6144, 512);
     Duplicate(a, 1.0f, 64);
     """
@@ -362,7 +363,7 @@ def test_cost_is_that_of_the_calls_it_is_made_of() -> None:
     x = numbers("float", 12)
     call = Call(operation=SIGMOID, type=1, count=1024, offset=8192)
     _, report = run("advanced", "a3", call, np.zeros_like(x), x)
-    assert {name: n for name, n in report.counters.vector.items()} == {
+    assert report.counters.vector == {
         "Duplicate": 1024,
         "Muls": 1024,
         "Exp": 1024,

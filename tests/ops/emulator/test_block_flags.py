@@ -40,8 +40,8 @@ def run(
 @pytest.mark.parametrize("soc", SOCS)
 @pytest.mark.parametrize(("name", "mixed"), [("chain", False), ("again", False), ("mixed", True)])
 def test_a_core_waits_for_the_one_before_it(source: Any, soc: str, name: str, mixed: bool) -> None:
-    """ "IBSet tells the core that waits; IBWait waits until it is told"; in a mixed kernel "for vector cores alone", of which
-    there are GetBlockNum() * 2."""
+    """ "IBSet tells the core that waits; IBWait waits until it is told"; in a mixed kernel "for vector cores alone", of
+    which there are GetBlockNum() * 2."""
     for seed in (None, *range(10)):
         x, y, report = run(source, soc, name, mixed=mixed, seed=seed)
         assert report.hazards == (), (seed, [str(hazard) for hazard in report.hazards])
@@ -53,8 +53,8 @@ def test_a_core_waits_for_the_one_before_it(source: Any, soc: str, name: str, mi
 
 @pytest.mark.parametrize("name", MISTAKES)
 def test_mistakes_are_named(source: Any, name: str) -> None:
-    """ "A wait hangs unless all arguments but ubWorkspace are those of the set"; "gmWorkspace has at least cores * 32 bytes *
-    eventID + blockIdx * 32 bytes + 32 bytes", "initialised with 0"; "ubWorkspace has at least 32 bytes"."""
+    """ "A wait hangs unless all arguments but ubWorkspace are those of the set"; "gmWorkspace has at least cores * 32
+    bytes * eventID + blockIdx * 32 bytes + 32 bytes", "initialised with 0"; "ubWorkspace has at least 32 bytes"."""
     kind, said = MISTAKES[name]
     for seed in (None, *range(5)):
         hazards = run(source, "a3", name, 0, seed=seed)[2].hazards

@@ -133,7 +133,7 @@ def test_paddings_and_rest_are_the_padding_value(
 
 @pytest.mark.parametrize("soc", SOCS)
 def test_without_paddings_the_rest_is_the_first_element_all_the_same(source: Any, soc: str) -> None:
-    """ "leftPadding and rightPadding both 0: dummy is the first element of the block", whatever SetPadValue was given."""
+    """ "leftPadding and rightPadding both 0: dummy is the first element of the block", whatever SetPadValue got."""
     y, report = run(source, soc, 4, "in_pad", block_count=1, block_len=20, is_pad=2, value=3)
     assert report.hazards == () and np.array_equal(y[20:32], np.tile(X[:4], 3))
 

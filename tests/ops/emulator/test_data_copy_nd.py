@@ -47,7 +47,7 @@ def run(
 
 
 def definition(size: int, loops: Loops, mode: int = 0, value: int = 7, fill: int = 33) -> NDArray[Any]:
-    """ "Elements of a dimension are a stride apart; paddings are the constant, or the nearest value of the dimension"."""
+    """ "Elements of a dimension are a stride apart; paddings are the constant, or the dimension's nearest value"."""
     dims, dtype = len(loops["size"]), DTYPES[size]
     x = (np.arange(4096 // size * 4).astype(np.int64) % 100).astype(dtype)
     out = np.full(ROOM, fill, np.uint8).view(dtype).copy()
@@ -161,7 +161,8 @@ def test_it_exists_on_3510_alone(source: Any, tmp_path: Path) -> None:
     path = tmp_path / "six.cpp"
     path.write_text(
         '#include "kernel_operator.h"\nusing namespace AscendC;\nconstexpr NdDmaConfig nearest = {true};\n'
-        'extern "C" __global__ __aicore__ void six(GM_ADDR x) {\n    LocalTensor<int64_t> a;\n    GlobalTensor<int64_t> b;\n'
+        'extern "C" __global__ __aicore__ void six(GM_ADDR x) {\n'
+        "    LocalTensor<int64_t> a;\n    GlobalTensor<int64_t> b;\n"
         "    DataCopy<int64_t, 6>(a, b, NdDmaParams<int64_t, 6>{});\n"
         "    DataCopy<int64_t, 1, nearest>(a, b, NdDmaParams<int64_t, 1>{});\n}\n"
     )

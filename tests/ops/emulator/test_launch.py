@@ -185,7 +185,7 @@ def test_a_changed_source_is_built_again(tmp_path: Path) -> None:
 
 
 # Names that the headers use for themselves, in classes, functions and namespaces.
-TYPES = "Lanes Stride Index Row Rows Place Operand QueueState EventPipes ToNz Saturation Loop Loops Room RowShape Whole Right"
+TYPES = "Lanes Stride Index Row Rows Place Operand QueueState EventPipes ToNz Saturation Loop Loops Room RowShape Whole"
 FUNCTIONS = (
     "sum product difference quotient larger smaller flushed binary unary cast copy duplicate legal apart then refused"
 )

@@ -41,8 +41,8 @@ def test_all_cases_are_run(source: Any) -> None:
 
 @pytest.mark.parametrize("name", RIGHT)
 def test_locks_order_the_pipes(source: Any, name: str) -> None:
-    """ "Lock waits until the mutex is unlocked; Unlock is behind the earlier instructions of the pipe"; "a second lock by the
-    same pipe does not block: PipeBarrier orders it"."""
+    """ "Lock waits until the mutex is unlocked; Unlock is behind the earlier work of the pipe"; "a second lock by
+    the same pipe does not block: PipeBarrier orders it"."""
     for seed in (None, *range(20)):
         x, y, report = run(source, name, seed=seed)
         assert report.hazards == (), (seed, [str(hazard) for hazard in report.hazards])
@@ -59,7 +59,7 @@ def test_locks_order_the_pipes(source: Any, name: str) -> None:
 
 @pytest.mark.parametrize("name", MISTAKES)
 def test_mistakes_are_named(source: Any, name: str) -> None:
-    """ "Lock and Unlock come in strict pairs, of one pipe"; "0 to 27, 28 to 31 are the system's"; "ids are to be released"."""
+    """ "Lock and Unlock come in strict pairs, of one pipe"; "0 to 27, 28 to 31 are the system's"; "release the ids"."""
     kind, said = MISTAKES[name]
     for seed in (None, *range(5)):
         hazards = run(source, name, 0, seed=seed)[2].hazards

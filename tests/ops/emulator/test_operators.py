@@ -1,5 +1,7 @@
-"""dst = src0 + src1 and the like, on whole tensors: the forms of that name on the pages Add, Sub, Mul, Div, And, Or, Compare;
-and operator() of a LocalTensor."""
+"""dst = src0 + src1 and the like, on whole tensors, and operator() of a LocalTensor.
+
+Sentences are of the forms "whole tensor" on the pages Add, Sub, Mul, Div, And, Or, Compare.
+"""
 
 from __future__ import annotations
 
@@ -67,7 +69,8 @@ def test_types_that_the_form_does_not_have(tmp_path: Path) -> None:
         ("a3", "int32_t", "/", "Div: dav-2201 does not have it"),
     ):
         path.write_text(
-            '#include "kernel_operator.h"\nusing namespace AscendC;\nextern "C" __global__ __aicore__ void one(GM_ADDR x) {\n'
+            '#include "kernel_operator.h"\nusing namespace AscendC;\n'
+            'extern "C" __global__ __aicore__ void one(GM_ADDR x) {\n'
             f"    LocalTensor<{type}> a, b;\n    a = a {op} b;\n}}\n"
         )
         with pytest.raises(emulator.KernelBuildError, match=said):

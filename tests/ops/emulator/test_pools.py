@@ -38,8 +38,8 @@ def test_all_cases_are_run(source: Any) -> None:
 @pytest.mark.parametrize("soc", SOCS)
 @pytest.mark.parametrize("name", STAGES)
 def test_stages_use_the_same_memory(source: Any, soc: str, name: str) -> None:
-    """ "A pool that shares has the same start"; "Reset ends what the pool has under way; its buffers are still there"; without
-    it the stages meet in the memory that they share."""
+    """ "A pool that shares has the same start"; "Reset ends what the pool has under way; its buffers are still there";
+    without it the stages meet in the memory that they share."""
     for seed in (None, *range(10)):
         x, y, report = run(source, soc, name, seed=seed)
         assert report.hazards == (), (seed, [str(hazard) for hazard in report.hazards])
@@ -61,20 +61,21 @@ def test_mistakes_are_named(source: Any, name: str) -> None:
 
 
 def test_what_does_not_compile(tmp_path: Path) -> None:
-    """ "bufIDSize is at most 16"; "pos is VECIN, VECOUT, VECCALC, A1, B1 or C1"; "the memory of both is the same"; a pool that
-    shares asks for no more buffers than the other one has."""
+    """ "bufIDSize is at most 16"; "pos is VECIN, VECOUT, VECCALC, A1, B1, C1"; "the memory of both is the same"; a pool
+    that shares asks for no more buffers than the other one has."""
     path = tmp_path / "pool.cpp"
     cases = {
-        "TBufPool<TPosition::VECIN, 17> a; pipe.InitBufPool(a, 32);": "bufIDSize is at most 16",
-        "TBufPool<TPosition::CO1> a; pipe.InitBufPool(a, 32);": "pos is VECIN, VECOUT, VECCALC, A1, B1 or C1",
-        "TBufPool<TPosition::VECIN> a; TBufPool<TPosition::A1> b; a.InitBufPool(b, 32);": "both pools are of one memory",
-        "TBufPool<TPosition::VECIN> a; TBufPool<TPosition::VECIN, 5> b; a.InitBufPool(b, 32, a);": "no more buffers than the other",
-        "TBufPool<TPosition::VECIN> a; TBuf<TPosition::A1> b; a.InitBuffer(b, 32);": "the buffer is not in the memory of the pool",
+        "TBufPool<TPosition::VECIN, 17> b; pipe.InitBufPool(b, 32);": "bufIDSize is at most 16",
+        "TBufPool<TPosition::CO1> b; pipe.InitBufPool(b, 32);": "pos is VECIN, VECOUT, VECCALC, A1, B1 or C1",
+        "TBufPool<TPosition::A1> b; a.InitBufPool(b, 32);": "both pools are of one memory",
+        "TBufPool<TPosition::VECIN, 5> b; a.InitBufPool(b, 32, a);": "no more buffers than the other",
+        "TBuf<TPosition::A1> b; a.InitBuffer(b, 32);": "the buffer is not in the memory of the pool",
     }
     for body, said in cases.items():
         path.write_text(
-            '#include "kernel_operator.h"\nusing namespace AscendC;\nextern "C" __global__ __aicore__ void pool(GM_ADDR x) {\n'
-            f"    TPipe pipe;\n    {body}\n}}\n"
+            '#include "kernel_operator.h"\nusing namespace AscendC;\n'
+            'extern "C" __global__ __aicore__ void pool(GM_ADDR x) {\n'
+            f"    TPipe pipe;\n    TBufPool<TPosition::VECIN> a;\n    {body}\n}}\n"
         )
         with pytest.raises(emulator.KernelBuildError, match=said):
             emulator.build(path, entry="pool")
