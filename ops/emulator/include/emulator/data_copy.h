@@ -194,14 +194,16 @@ struct Store {
     static Store of() { return {emu::store_row<T>, atomic_impl::type<T>()}; }
 };
 
+/// `from_l1`: the form takes L1 as well, as DataCopy does on dav-2201. Unknown: the rate of that path; it costs no time.
 inline void copy_out(const char* call, Site at, const GlobalTensor<uint8_t>& dst, const LocalTensor<uint8_t>& src, emu::Rows rows,
-                     uint32_t destination_align, Store store) {
+                     uint32_t destination_align, Store store, bool from_l1 = false) {
     EMULATOR_USES("asc_uses_vector");
     using emulator::Access;
     const emulator::Control control = emulator::core().control;
-    if (!emulator::require(src.space() == emulator::Space::UB, "wrong_core", at, call, "this form copies from UB to global memory.")) return;
+    const bool l1 = src.space() == emulator::Space::L1 && from_l1;
+    if (!emulator::require(src.space() == emulator::Space::UB || l1, "wrong_core", at, call, is_3510 ? "this form copies from UB to global memory; dav-3510 has no path from L1." : from_l1 ? "this form copies from UB or L1 to global memory." : "this form copies from UB to global memory.")) return;
     if (!emulator::require(!control.atomic || control.atomic_type == 0 || control.atomic_type == store.atomic_type, "argument", at, call, "atomic writes are on for another type than the tensor's; give SetAtomicAdd the type of the copy.")) return;
-    emulator::Instruction instruction = move_instruction(call, at, emulator::Pipe::MTE3, "UB->GM", rows.count * rows.bytes);
+    emulator::Instruction instruction = move_instruction(call, at, emulator::Pipe::MTE3, l1 ? "L1->GM" : "UB->GM", rows.count * rows.bytes);
     const Access::Kind kind = control.atomic ? Access::Kind::Atomic : Access::Kind::Write;
     instruction.accesses = {in_rows(src.bytes(Access::Kind::Read, "src", 0, rows.bytes), rows.count, rows.source_pitch),
                             in_rows(dst.bytes(kind, "dst", 0, rows.bytes, destination_align), rows.count, rows.destination_pitch)};
@@ -245,12 +247,12 @@ void DataCopy(const LocalTensor<T>& dst, const GlobalTensor<T>& src, uint32_t co
 
 template <class T>
 void DataCopy(const GlobalTensor<T>& dst, const LocalTensor<T>& src, const DataCopyParams& params, Site at = Site::here()) {
-    if (emu::legal_copy(params, "DataCopy", at)) copy_impl::copy_out("DataCopy", at, dst.raw(), copy_impl::bytes_of(src), emu::block_rows(params), sizeof(T), copy_impl::Store::of<T>());
+    if (emu::legal_copy(params, "DataCopy", at)) copy_impl::copy_out("DataCopy", at, dst.raw(), copy_impl::bytes_of(src), emu::block_rows(params), sizeof(T), copy_impl::Store::of<T>(), is_2201);
 }
 template <class T>
 void DataCopy(const GlobalTensor<T>& dst, const LocalTensor<T>& src, uint32_t count, Site at = Site::here()) {
     const int64_t bytes = static_cast<int64_t>(count) * static_cast<int64_t>(sizeof(T));
-    if (copy_impl::legal_count(count, bytes, "DataCopy", at)) copy_impl::copy_out("DataCopy", at, dst.raw(), copy_impl::bytes_of(src), {1, bytes, bytes, bytes}, sizeof(T), copy_impl::Store::of<T>());
+    if (copy_impl::legal_count(count, bytes, "DataCopy", at)) copy_impl::copy_out("DataCopy", at, dst.raw(), copy_impl::bytes_of(src), {1, bytes, bytes, bytes}, sizeof(T), copy_impl::Store::of<T>(), is_2201);
 }
 
 /// Within UB, on the vector pipe.

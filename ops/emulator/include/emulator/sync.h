@@ -40,11 +40,35 @@ inline void CrossCoreWaitFlag(uint16_t id, Site at = Site::here()) {
     emulator::cross_core_wait(mode == 4 ? 4 : -1, is_3510 ? emu::pipe_of(pipe) : emulator::Pipe::S, id, at);
 }
 
-/// All vector cores (true), or all cores of a mixed kernel; each waits for its own pipes first.
+/// dav-3510: the pipe whose work a vector core tells of, and the one that waits for the others; MTE2, MTE3 or all of them.
+struct SyncAllConfig {
+    pipe_t triggerPipe;
+    pipe_t waitPipe;
+};
+constexpr SyncAllConfig DEFAULT_SYNC_ALL_CONFIG = {PIPE_ALL, PIPE_ALL};
+
+/// All vector cores (true), or all cores of a mixed kernel; each waits for its own pipes first. With one pipe in its config
+/// (vector cores alone) it is as mode 0 of CrossCoreSetFlag and CrossCoreWaitFlag, with an id of the system's.
+#if __NPU_ARCH__ == 3510
+template <bool aiv_only = true, const SyncAllConfig& config = DEFAULT_SYNC_ALL_CONFIG>
+inline void SyncAll(Site at = Site::here()) {
+    constexpr auto takes = [](pipe_t pipe) { return pipe == PIPE_ALL || pipe == PIPE_MTE2 || pipe == PIPE_MTE3; };
+    static_assert(takes(config.triggerPipe) && takes(config.waitPipe), "SyncAll: its config takes PIPE_MTE2, PIPE_MTE3 and PIPE_ALL");
+    if constexpr (!aiv_only || (config.triggerPipe == PIPE_ALL && config.waitPipe == PIPE_ALL)) {
+        emulator::sync_all(!aiv_only, at);
+    } else {
+        if (emulator::core().role == emulator::Role::AIC) return;
+        if (config.triggerPipe == PIPE_ALL) emulator::drain_pipes(at);
+        emulator::cross_core_set(0, config.triggerPipe == PIPE_ALL ? emulator::Pipe::S : emu::pipe_of(config.triggerPipe), 14, at);
+        emulator::cross_core_wait(-1, config.waitPipe == PIPE_ALL ? emulator::Pipe::S : emu::pipe_of(config.waitPipe), 14, at);
+    }
+}
+#else
 template <bool aiv_only = true>
 inline void SyncAll(Site at = Site::here()) {
     emulator::sync_all(!aiv_only, at);
 }
+#endif
 
 /// The soft form: 32 bytes of zeroed workspace and of UB a core; `used_cores` of the vector cores, 0: all.
 template <bool aiv_only = true>
