@@ -52,6 +52,13 @@ def test_elements(source: Any, soc: str) -> None:
     assert report.hazards == () and y[3] == x[2] and y[4] == x[2] + z[2] and (y[5:] == 77).all()
 
 
+@pytest.mark.parametrize("soc", SOCS)
+def test_words_of_32_bits_as_two_of_16(source: Any, soc: str) -> None:
+    """Page And: "ReinterpretCast to uint16_t or int16_t", twice as many elements."""
+    x, z, y, report = run(source, soc, 13)
+    assert report.hazards == () and np.array_equal(y.view(np.int32), x.view(np.int32) & z.view(np.int32))
+
+
 def test_a_report_has_the_line_of_the_operator(source: Any) -> None:
     _, _, _, report = run(source, "a3", 0, N + 64)
     assert [hazard.kind for hazard in report.hazards] == ["out_of_bounds", "out_of_bounds"]  # src0, src1

@@ -24,7 +24,9 @@ def run(source: Any, soc: str, name: str) -> tuple[Any, Any, emulator.Report]:
 
 
 def test_l1_to_global_memory(source: Any) -> None:
-    """Atlas A2 and A3: "continuously", and in blocks of 32 bytes with gaps."""
+    """Atlas A2 and A3: "continuously", and in blocks of 32 bytes with gaps; "the address is of 1 byte"."""
+    x, y, report = run(source, "a3", "l1_out_odd")
+    assert report.hazards == () and np.array_equal(y.view(np.uint8)[3:1027], x[:512].view(np.uint8))
     x, y, report = run(source, "a3", "l1_out")
     assert report.hazards == () and np.array_equal(y[:512], x[:512]) and not y[512:].any()
     assert report.counters.paths["L1->GM"] == 1024

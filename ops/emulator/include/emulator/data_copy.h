@@ -206,7 +206,7 @@ inline void copy_out(const char* call, Site at, const GlobalTensor<uint8_t>& dst
     emulator::Instruction instruction = move_instruction(call, at, emulator::Pipe::MTE3, l1 ? "L1->GM" : "UB->GM", rows.count * rows.bytes);
     const Access::Kind kind = control.atomic ? Access::Kind::Atomic : Access::Kind::Write;
     instruction.accesses = {in_rows(src.bytes(Access::Kind::Read, "src", 0, rows.bytes), rows.count, rows.source_pitch),
-                            in_rows(dst.bytes(kind, "dst", 0, rows.bytes, destination_align), rows.count, rows.destination_pitch)};
+                            in_rows(dst.bytes(kind, "dst", 0, rows.bytes, l1 ? 1 : destination_align), rows.count, rows.destination_pitch)};
     const uint8_t* const in = emulator::core().local(src.space(), src.address());
     emulator::issue(std::move(instruction), [=] {
         for (int64_t row = 0; row < rows.count; ++row)

@@ -35,6 +35,9 @@ __aicore__ inline void Run(GM_ADDR x_address, GM_ADDR z_address, GM_ADDR y_addre
                 dst(3) = a(2);
                 dst(4) = dst(3) + b(2);
                 break;
+            case 13:  // words of 32 bits as twice as many of 16
+                And(whole.template ReinterpretCast<int16_t>(), a.template ReinterpretCast<int16_t>(), b.template ReinterpretCast<int16_t>(), 2 * N);
+                break;
             default: break;
         }
     }
