@@ -198,9 +198,19 @@ class Stack {
 /// Thrown through a kernel that hangs, so that its objects are destroyed.
 struct Stopped {};
 
+/// What a vector core asks its cube core for, see cube_post.
+struct Job {
+    std::function<void()> run;
+    Token asked, done;
+    bool finished = false;
+    Site at;
+};
+
 struct CoreState {
     Core face;
     int number = 0;
+    std::deque<std::shared_ptr<Job>> jobs;  // of a cube core
+    std::set<int> left;                     // vector cores that ask no more
     std::array<PipeState, PIPES> pipes;
     Flag flags[PIPES][PIPES][EVENT_IDS];
     Mutex mutexes[MUTEXES];

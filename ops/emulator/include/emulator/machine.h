@@ -183,6 +183,11 @@ void release_mutex(int id, Site at);
 /// A flag in global memory between cores: the sender's pipes are empty when it sets it, the receiver waits as a whole.
 void block_set(uint64_t address, Site at);
 void block_wait(uint64_t address, const std::string& what, Site at);
+/// A vector core has its block's cube core do `job` and waits until it is done. The cube core does what its vector cores ask
+/// for, in `cube_serve`, until each of them has said that it asks no more; its program ends there.
+void cube_post(std::function<void()> job, Site at);
+void cube_serve(Site at);
+void cube_leave(Site at);
 /// Write the core's scalar cache back to global memory (the line at `address`, or all of it) and forget it.
 void clean_cache(uint64_t address, bool whole, Site at);
 /// Let other cores run; counts as waiting for them.

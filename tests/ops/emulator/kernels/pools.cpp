@@ -77,9 +77,10 @@ extern "C" __global__ __aicore__ void pools(GM_ADDR x_address, GM_ADDR y_address
             first.Reset();
             break;
         case by_hand: {  // flags of the program's own: not what Reset waits for
-            pipe.InitBufPool(first, BYTES);
+            pipe.InitBufPool(first, 2 * BYTES);
             pipe.InitBufPool(second, BYTES, first);
             first.InitBuffer(buffer, BYTES);
+            first.InitBuffer(in1, 1, BYTES);  // has nothing under way
             LocalTensor<float> a = buffer.Get<float>();
             DataCopy(a, x, N);
             SetFlag<HardEvent::MTE2_MTE3>(0);
