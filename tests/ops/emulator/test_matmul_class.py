@@ -64,8 +64,8 @@ def run(
 @pytest.mark.parametrize("op", ["all", "tiles"])
 @pytest.mark.parametrize(("isBias", "turned", "iterateOrder"), [(0, 0, 0), (1, 1, 1)])
 def test_products(source: Any, soc: str, type: str, op: str, isBias: int, turned: int, iterateOrder: int) -> None:
-    """ "C = A * B + Bias"; "A is [K, M] and B [N, K] when they are transposed"; "a last tile has what is left"; SetSingleShape
-    for the last core's rows; IterateAll, and Iterate with GetTensorC until it is false."""
+    """ "C = A * B + Bias"; "A is [K, M] and B [N, K] when they are transposed"; "a last tile has what is left";
+    SetSingleShape for the last core's rows; IterateAll, and Iterate with GetTensorC until it is false."""
     for seed in (None, 3):
         c, expected, report = run(
             source,
@@ -105,7 +105,7 @@ def test_partial_sums_and_atomic_adds(source: Any) -> None:
 
 @pytest.mark.parametrize("soc", SOCS)
 def test_order_against_the_vector_core(source: Any, soc: str) -> None:
-    """The call waits: C can be read behind it. What the vector core has not waited for itself, the cube core does not see."""
+    """The call waits: C can be read behind it. What the vector core has not waited for, the cube core does not see."""
     for seed in (None, *range(5)):
         c, expected, report = run(source, soc, "after_vector", 4, 32, 32, seed=seed)
         assert report.hazards == (), [str(hazard) for hazard in report.hazards]
@@ -184,13 +184,27 @@ def test_what_is_not_provided(tmp_path: Path) -> None:
 def test_a_kernel_without_a_cube_core(tmp_path: Path) -> None:
     path = tmp_path / "one.cpp"
     path.write_text(
-        '#include "kernel_operator.h"\n#include "lib/matmul_intf.h"\nusing namespace AscendC;\n'
-        "using X = MatmulType<TPosition::GM, CubeFormat::ND, half>;\nusing Y = MatmulType<TPosition::GM, CubeFormat::ND, float>;\n"
-        'extern "C" __global__ __aicore__ void one(GM_ADDR x, TCubeTiling tiling) {\n'
-        "    KERNEL_TASK_TYPE_DEFAULT(KERNEL_TYPE_AIV_ONLY);\n    TPipe pipe;\n    GlobalTensor<half> a;\n    GlobalTensor<float> c;\n"
-        "    a.SetGlobalBuffer((__gm__ half*)x);\n    c.SetGlobalBuffer((__gm__ float*)x);\n    Matmul<X, X, Y> mm;\n"
-        "    REGIST_MATMUL_OBJ(&pipe, nullptr, mm);\n    mm.Init(&tiling);\n    mm.SetTensorA(a);\n    mm.SetTensorB(a);\n"
-        "    mm.IterateAll(c);\n    mm.End();\n}\n"
+        """#include "kernel_operator.h"
+#include "lib/matmul_intf.h"
+using namespace AscendC;
+using X = MatmulType<TPosition::GM, CubeFormat::ND, half>;
+using Y = MatmulType<TPosition::GM, CubeFormat::ND, float>;
+extern "C" __global__ __aicore__ void one(GM_ADDR x, TCubeTiling tiling) {
+    KERNEL_TASK_TYPE_DEFAULT(KERNEL_TYPE_AIV_ONLY);
+    TPipe pipe;
+    GlobalTensor<half> a;
+    GlobalTensor<float> c;
+    a.SetGlobalBuffer((__gm__ half*)x);
+    c.SetGlobalBuffer((__gm__ float*)x);
+    Matmul<X, X, Y> mm;
+    REGIST_MATMUL_OBJ(&pipe, nullptr, mm);
+    mm.Init(&tiling);
+    mm.SetTensorA(a);
+    mm.SetTensorB(a);
+    mm.IterateAll(c);
+    mm.End();
+}
+"""
     )
     sizes = dict(M=16, N=16, Ka=16, Kb=16, singleCoreM=16, singleCoreN=16, singleCoreK=16, baseM=16, baseN=16, baseK=16)
     packed = struct.pack(f"<{len(FIELDS)}i", *(sizes.get(name, 0) for name in FIELDS))
