@@ -10,7 +10,6 @@ import pytest
 from ascend_k3.ops import emulator
 
 CORES, N = 4, 64
-SOCS = ("a3", "950pr")
 MISTAKES = {
     "set_twice": ("double_set", "IBSet: the flag is set a second time"),
     "never_waited": ("leftover_flag", "the flag that this IBSet sets is never waited for"),
@@ -37,8 +36,10 @@ def run(
     return x, y, built.launch(CORES, x, y, flags, kernel.opcodes[name], fixed, room, **options)
 
 
-@pytest.mark.parametrize("soc", SOCS)
-@pytest.mark.parametrize(("name", "mixed"), [("chain", False), ("again", False), ("mixed", True)])
+@pytest.mark.parametrize(
+    ("soc", "name", "mixed"),
+    [("a3", "chain", False), ("950pr", "chain", False), ("a3", "again", False), ("950pr", "mixed", True)],
+)
 def test_a_core_waits_for_the_one_before_it(source: Any, soc: str, name: str, mixed: bool) -> None:
     """ "IBSet tells the core that waits; IBWait waits until it is told"; in a mixed kernel "for vector cores alone", of
     which there are GetBlockNum() * 2."""
