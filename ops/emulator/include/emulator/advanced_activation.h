@@ -28,7 +28,6 @@ void sigmoid(Site at, const LocalTensor<T>& dst, const LocalTensor<T>& src, cons
     if (!parts.fits()) return;
     Duplicate(parts[0], 1.0f, static_cast<int32_t>(std::min(step, count)), at);
     for (int64_t first = 0; first < count; first += step) {
-        if (first > 0) then(at);
         const int32_t n = static_cast<int32_t>(std::min(step, count - first));
         const LocalTensor<float> exponential = parts[1];
         one_and_exponential(exponential, floats_of(src[first], exponential, n, at), 1.0f, n, at);
@@ -48,7 +47,6 @@ void swiglu(Site at, const LocalTensor<T>& dst, const LocalTensor<T>& src0, cons
     const Room parts("SwiGLU", at, room, {step, cast, cast});
     if (!parts.fits()) return;
     for (int64_t first = 0; first < count; first += step) {
-        if (first > 0) then(at);
         const int32_t n = static_cast<int32_t>(std::min(step, count - first));
         const LocalTensor<float> gate = floats_of(src1[first], parts[1], n, at), exponential = parts[0];
         one_and_exponential(exponential, gate, beta, n, at);

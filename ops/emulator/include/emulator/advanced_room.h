@@ -18,15 +18,15 @@ namespace AscendC {
 
 namespace emu {
 
-constexpr int32_t REFUSED = -1;
-inline bool refused(const LocalTensor<uint8_t>& room) { return room.GetUserTag() == REFUSED; }
+constexpr int32_t refused_tag = -1;
+inline bool refused(const LocalTensor<uint8_t>& room) { return room.GetUserTag() == refused_tag; }
 
 /// UB that the TPipe has not given away. Without a TPipe it is refused, and the call does nothing.
 inline LocalTensor<uint8_t> free_room(const char* call, Site at) {
     const TPipe* const pipe = GetTPipePtr();
     if (!emulator::require(pipe != nullptr, "queue", at, call, "it takes its working memory from the TPipe, and none is alive; pass sharedTmpBuffer.")) {
         LocalTensor<uint8_t> none;
-        none.SetUserTag(REFUSED);
+        none.SetUserTag(refused_tag);
         return none;
     }
     const int64_t used = std::min<int64_t>(pipe->used(emulator::Space::UB), emulator::core().capacity[static_cast<int>(emulator::Space::UB)]);

@@ -93,7 +93,6 @@ void softmax(Site at, const LocalTensor<T>& dst, const LocalTensor<S>* sum, cons
         }
     };
     for (int64_t row = 0; row < shape.rows; ++row) {
-        if (row > 0) then(at);
         const LocalTensor<float> in = floats_of(src[row * k], parts[2], k, at), out = place_for(dst[row * k], parts[2]);
         ReduceMax(blocks, in, reduced, original, false, at);
         then(at);
@@ -126,7 +125,6 @@ void rms_norm(Site at, const LocalTensor<T>& dst, const LocalTensor<T>& src, con
     const LocalTensor<float> reduced = parts[0], blocks = parts[1], squares = parts[2], scale = floats_of(gamma, parts[4], h, at);
     const int32_t n = static_cast<int32_t>(h);
     for (int64_t row = 0; row < shape.rows; ++row) {
-        if (row > 0) then(at);
         const LocalTensor<float> in = floats_of(src[row * h], parts[3], h, at), out = place_for(dst[row * h], parts[3]);
         Mul(squares, in, in, n, at);
         then(at);

@@ -109,9 +109,9 @@ constexpr bool is_tensor<LocalTensor<T>> = true;
 EMULATOR_TYPES(Subs, (), (half, bfloat16_t, float, int16_t, int32_t), (int64_t, uint64_t))
 EMULATOR_TYPES(Divs, (), (half, float), (int64_t, uint64_t))
 /// dst = src0 - src1.
-EMULATOR_EITHER_SIDE(Subs, difference)
+EMULATOR_EITHER_SIDE(Subs, emu::difference)
 /// dst = src0 / src1.
-EMULATOR_EITHER_SIDE(Divs, quotient)
+EMULATOR_EITHER_SIDE(Divs, emu::quotient)
 #undef EMULATOR_EITHER_SIDE
 #endif
 
