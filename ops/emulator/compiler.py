@@ -37,6 +37,7 @@ FLAGS = (
     "-Wl,-Bsymbolic",
 )
 VIEWS = ("AIC", "AIV")
+MOST_ERRORS = 8  # of the compiler's, that a message shows
 
 
 class KernelBuildError(BackendError):
@@ -157,13 +158,14 @@ def _run(command: list[str], name: str) -> None:
     done = subprocess.run(command, capture_output=True, text=True)
     if done.returncode == 0:
         return
-    lines = _errors(done.stderr) or done.stderr.splitlines()
-    raise KernelBuildError(f"{name} does not compile for the emulator:\n  " + "\n  ".join(lines[:8]))
+    lines = _errors(done.stderr) or done.stderr.splitlines()[:MOST_ERRORS]
+    raise KernelBuildError(f"{name} does not compile for the emulator:\n  " + "\n  ".join(lines))
 
 
 def _errors(text: str) -> list[str]:
-    """The lines of errors; before one within the emulator's headers the line of the kernel that leads to it, once."""
+    """The first errors; before one within the emulator's headers the line of the kernel that leads to it, once."""
     lines: list[str] = []
+    errors = 0
     leads: list[str] = []  # "required from" lines before the next error
     for line in text.splitlines():
         if re.search(r"required (from|by)|in .constexpr. expansion of", line):
@@ -174,6 +176,9 @@ def _errors(text: str) -> list[str]:
                 lines.append(outside[-1])
             lines.append(line)
             leads = []
+            errors += 1
+            if errors == MOST_ERRORS:
+                break
     return lines
 
 

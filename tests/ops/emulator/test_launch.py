@@ -223,7 +223,7 @@ def test_an_error_within_the_headers_names_the_kernels_line(tmp_path: Path) -> N
         emulator.build(path, entry="wrong")
     lines = [line.strip() for line in str(error.value).splitlines()[1:]]
     ours = [number for number, line in enumerate(lines) if str(builder.INCLUDE) in line]
-    assert len(lines) <= 8 and lines[0].startswith(f"{path}:7:") and "no matching function" in lines[0]
+    assert lines[0].startswith(f"{path}:7:") and "no matching function" in lines[0]
     assert lines[ours[0] - 1].startswith(f"{path}:5:") and "Add: dav-2201 does not have it" in lines[ours[0]]
     assert lines[ours[2] - 1].startswith(f"{path}:8:") and "Exp: dav-2201 does not have it" in lines[ours[2]]
 
