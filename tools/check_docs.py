@@ -12,7 +12,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
 LINK = re.compile(r"\[[^\]]*\]\(([^)\s]+)\)")
-TEST = re.compile(r"`(test_\w+)(?:\[[^`]*)?`")
+TEST = re.compile(r"`(?:(test_\w+\.py)::)?(test_\w+)(?:\[[^`]*)?`")  # `test_x` or `test_file.py::test_x[case]`
 CODE = re.compile(r"^```.*?^```", flags=re.MULTILINE | re.DOTALL)
 
 
@@ -34,10 +34,15 @@ def broken_links(file: Path) -> list[str]:
     ]
 
 
-def absent_tests(file: Path, known: set[str]) -> list[str]:
-    """One line for each test function that the file names and no test file defines."""
+def absent_tests(file: Path, known: dict[str, set[str]]) -> list[str]:
+    """One line for each test function that the file names and no test file, or not the one it names, defines."""
+    everywhere = set().union(*known.values())
     named = TEST.findall(file.read_text(encoding="utf-8"))
-    return [f"{file.relative_to(ROOT)}: there is no test {name}" for name in named if name not in known]
+    return [
+        f"{file.relative_to(ROOT)}: there is no test {name}{f' in {where}' if where else ''}"
+        for where, name in named
+        if name not in (known.get(where, set()) if where else everywhere)
+    ]
 
 
 def differing_twins() -> list[str]:
@@ -54,8 +59,9 @@ def differing_twins() -> list[str]:
 
 def main() -> int:
     """Print the problems; 0 if there are none."""
-    tests = "\n".join(file.read_text(encoding="utf-8") for file in (ROOT / "tests").rglob("*.py"))
-    known = set(re.findall(r"def (test_\w+)", tests))
+    known: dict[str, set[str]] = {}
+    for file in (ROOT / "tests").rglob("*.py"):
+        known.setdefault(file.name, set()).update(re.findall(r"def (test_\w+)", file.read_text(encoding="utf-8")))
     problems = differing_twins()
     for file in sorted(markdown_files()):
         problems += broken_links(file) + absent_tests(file, known)

@@ -12,6 +12,7 @@ import hashlib
 import json
 import os
 import platform
+import re
 import shutil
 import subprocess
 import tempfile
@@ -36,6 +37,7 @@ FLAGS = (
     "-Wl,-Bsymbolic",
 )
 VIEWS = ("AIC", "AIV")
+MOST_ERRORS = 8  # of the compiler's, that a message shows
 
 
 class KernelBuildError(BackendError):
@@ -94,9 +96,10 @@ def compile_object(name: str, text: str, *, flags: Sequence[str], sources: Itera
     key = _digest(version, *command, text, *(str(source) for source in sources))[:24]
     folder = cache_folder() / "emulator"
     folder.mkdir(parents=True, exist_ok=True)
-    target, manifest = folder / f"{name}-{key}.so", folder / f"{name}-{key}.json"
-    if target.exists() and manifest.exists() and _unchanged(manifest):
-        return target
+    manifest = folder / f"{name}-{key}.json"
+    before = _kept(manifest)
+    if before is not None and before[1]:
+        return before[0]
     with tempfile.TemporaryDirectory(dir=folder) as scratch:
         main = Path(scratch) / "main.cpp"
         main.write_text(text)
@@ -115,18 +118,26 @@ def compile_object(name: str, text: str, *, flags: Sequence[str], sources: Itera
             texts = [depends.read_text()]
         used = {file for one in texts for file in _dependencies(one) if file != str(main)}
         hashes = {file: _digest(Path(file).read_bytes()) for file in sorted(used)}
+        # The name follows the content: this process may have loaded what was built of other content.
+        target = folder / f"{name}-{key}-{_digest(json.dumps(hashes))[:16]}.so"
         written = Path(scratch) / "manifest"
-        written.write_text(json.dumps(hashes))
+        written.write_text(json.dumps({"object": target.name, "files": hashes}))
         os.replace(built, target)
         os.replace(written, manifest)
+    if before is not None and before[0] != target:
+        before[0].unlink(missing_ok=True)
     return target
 
 
-def _unchanged(manifest: Path) -> bool:
+def _kept(manifest: Path) -> tuple[Path, bool] | None:
+    """The object that a manifest names, and whether the files that it was made of are as they were."""
     try:
-        return all(_file_digest(file) == digest for file, digest in json.loads(manifest.read_text()).items())
-    except (OSError, ValueError):
-        return False
+        kept = json.loads(manifest.read_text())
+        target = manifest.parent / kept["object"]
+        same = all(_file_digest(file) == digest for file, digest in kept["files"].items())
+    except (OSError, ValueError, KeyError, TypeError):
+        return None
+    return target, same and target.exists()
 
 
 def _file_digest(file: str) -> str:
@@ -147,8 +158,28 @@ def _run(command: list[str], name: str) -> None:
     done = subprocess.run(command, capture_output=True, text=True)
     if done.returncode == 0:
         return
-    lines = [line for line in done.stderr.splitlines() if "error" in line] or done.stderr.splitlines()
-    raise KernelBuildError(f"{name} does not compile for the emulator:\n  " + "\n  ".join(lines[:8]))
+    lines = _errors(done.stderr) or done.stderr.splitlines()[:MOST_ERRORS]
+    raise KernelBuildError(f"{name} does not compile for the emulator:\n  " + "\n  ".join(lines))
+
+
+def _errors(text: str) -> list[str]:
+    """The first errors; before one within the emulator's headers the line of the kernel that leads to it, once."""
+    lines: list[str] = []
+    errors = 0
+    leads: list[str] = []  # "required from" lines before the next error
+    for line in text.splitlines():
+        if re.search(r"required (from|by)|in .constexpr. expansion of", line):
+            leads.append(line.strip())
+        elif re.search(r"\berror: ", line):
+            outside = [lead for lead in leads if not lead.startswith(str(INCLUDE))]
+            if line.startswith(str(INCLUDE)) and outside and outside[-1] not in lines:
+                lines.append(outside[-1])
+            lines.append(line)
+            leads = []
+            errors += 1
+            if errors == MOST_ERRORS:
+                break
+    return lines
 
 
 @functools.cache

@@ -3,7 +3,7 @@
 A run lists every place that can be changed; each is then changed alone, without recompiling:
 
     event         all sets and waits of one flag are dropped, as if the pair had been forgotten
-    set, wait     one call is dropped          swap      one SetFlag sets another id
+    set, wait     one call is dropped, a Mutex's Lock with its Unlock          swap      one SetFlag sets another id
     barrier       PipeBarrier is dropped       local_barrier (LocalMemBar), sync_all, cross_set, cross_wait, clean: too
     enque, free   the flag that the queue operation sets is dropped, with its wait
     buffer        a buffer is one block (32 bytes) shorter       buffer_alias    the buffers of a queue are one

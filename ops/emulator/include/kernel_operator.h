@@ -1,13 +1,20 @@
 // What an Ascend C kernel includes. Written from the documented behaviour; nothing of the vendor's headers is in it.
 #pragma once
 
+#include "emulator/advanced_activation.h"
+#include "emulator/advanced_broadcast.h"
+#include "emulator/advanced_rows.h"
 #include "emulator/base.h"
+#include "emulator/block_flags.h"
+#include "emulator/buffer_pool.h"
 #include "emulator/cube_copy.h"
 #include "emulator/cube_fixpipe.h"
 #include "emulator/cube_load.h"
 #include "emulator/cube_mmad.h"
 #include "emulator/data_copy.h"
+#include "emulator/data_copy_nd.h"
 #include "emulator/lanes.h"
+#include "emulator/mutex.h"
 #include "emulator/pipe.h"
 #include "emulator/registers.h"
 #include "emulator/sync.h"
@@ -19,6 +26,7 @@
 #include "emulator/vector_fill.h"
 #include "emulator/vector_gather.h"
 #include "emulator/vector_layout.h"
+#include "emulator/vector_operators.h"
 #include "emulator/vector_reduce.h"
 #include "emulator/vector_scalar.h"
 #include "emulator/vector_sort.h"

@@ -223,6 +223,82 @@ void sync_all(bool cube_too, Site at, bool soft, int64_t used) {
     core.sync_all.pop_front();
 }
 
+void block_set(uint64_t address, Site at) {
+    if (machine->stopped) return;
+    CoreState& core = current();
+    drain(core, "IBSet waits for the core's own pipes", at);
+    if (mutated("cross_set", at)) return;
+    const PipeState& scalar = core.pipes[index(Pipe::S)];
+    if (machine->block_flags.count(address))
+        return hazard("double_set", at, "IBSet: the flag is set a second time before anything waits for it.");
+    Token token{Clock{}, scalar.time, at};
+    token.clock.remote = everything(core, scalar.clock);
+    machine->block_flags.emplace(address, std::move(token));
+    ++machine->progress;
+}
+
+void block_wait(uint64_t address, const std::string& what, Site at) {
+    if (machine->stopped) return;
+    CoreState& core = current();
+    drain(core, "IBWait waits for the core's own pipes", at);
+    if (mutated("cross_wait", at)) return;
+    wait_until([=] { return machine->block_flags.count(address) != 0; }, what, at);
+    const auto flag = machine->block_flags.find(address);
+    PipeState& scalar = core.pipes[index(Pipe::S)];
+    receive(core, scalar.clock, flag->second.clock.remote);
+    scalar.time = std::max(scalar.time, flag->second.time);
+    machine->block_flags.erase(flag);
+}
+
+void cube_post(std::function<void()> job, Site at) {
+    if (machine->stopped) return;
+    CoreState& core = current();
+    core.last_site = at;
+    CoreState* const cube = of_block(core.face, Role::AIC, 0);
+    if (cube == nullptr)
+        return hazard("cross_core", at, "the call is done by the block's cube core, and this kernel type has none: declare KERNEL_TYPE_MIX_AIC_1_2 or KERNEL_TYPE_MIX_AIC_1_1.");
+    PipeState& scalar = core.pipes[index(Pipe::S)];
+    const auto asked = std::make_shared<Job>();
+    asked->run = std::move(job), asked->at = at;
+    asked->asked = {Clock{}, scalar.time, at};
+    asked->asked.clock.own[index(Pipe::S)] = scalar.seq;
+    asked->asked.clock.remote = everything(core, scalar.clock);
+    cube->jobs.push_back(asked);
+    ++machine->progress;
+    wait_until([asked] { return asked->finished; }, "waits for its cube core, which REGIST_MATMUL_OBJ puts at its service,", at);
+    receive(core, scalar.clock, asked->done.clock.remote);
+    scalar.time = std::max(scalar.time, asked->done.time);
+}
+
+void cube_serve(Site at) {
+    if (machine->stopped) return;
+    CoreState& core = current();
+    PipeState& scalar = core.pipes[index(Pipe::S)];
+    for (;;) {
+        const auto ready = [&core] { return !core.jobs.empty() || core.left.size() == core.face.vector_cores_a_block; };
+        wait_until(ready, "serves its vector cores until End of each of their Matmul objects,", at);
+        if (core.jobs.empty()) throw Stopped{};
+        const auto job = core.jobs.front();
+        core.jobs.pop_front();
+        receive(core, scalar.clock, job->asked.clock.remote);
+        scalar.time = std::max(scalar.time, job->asked.time);
+        job->run();
+        drain(core, "waits for the core's own pipes", job->at);
+        job->done = {Clock{}, scalar.time, job->at};
+        job->done.clock.remote = everything(core, scalar.clock);
+        job->finished = true;
+        ++machine->progress;
+    }
+}
+
+void cube_leave(Site at) {
+    if (machine->stopped) return;
+    CoreState& core = current();
+    core.last_site = at;
+    if (CoreState* const cube = of_block(core.face, Role::AIC, 0)) cube->left.insert(static_cast<int>(core.face.sub));
+    ++machine->progress;
+}
+
 static std::string name_of(const CoreState& core) {
     return std::string(core.face.role == Role::AIC ? "AIC " : "AIV ") + std::to_string(core.face.block_index);
 }

@@ -181,9 +181,18 @@ static const Operation* set_behind(const CoreState& core, const Operation& wait)
 
 static std::string place_of(Site at) { return std::string(at.file) + ":" + std::to_string(at.line); }
 
+/// The pipe, not the one that waits, that has locked the mutex and not unlocked it.
+static std::string holder_of(const Mutex& mutex, Pipe waiting) {
+    for (int i = 0; i < PIPES; ++i)
+        if (mutex.held[i] && i != index(waiting)) return name_of(static_cast<Pipe>(i));
+    return "?";
+}
+
 static std::string awaited(const CoreState& core, const Operation& head) {
     if (head.kind == Operation::Kind::Instruction)
         return std::string("unit flags of L0C that ") + (head.instruction.pipe == Pipe::M ? "no Fixpipe clears" : "no Mmad sets") + " (" + head.instruction.name + ")";
+    if (head.kind == Operation::Kind::Lock)
+        return "mutex " + std::to_string(head.id) + ", which pipe " + holder_of(core.mutexes[head.id], head.from) + " has locked";
     if (head.kind != Operation::Kind::Wait) return "cross-core flag " + std::to_string(head.id);
     const Operation* set = set_behind(core, head);
     return std::string("flag ") + name_of(head.from) + "_" + name_of(head.to) + " " + std::to_string(head.id) +
@@ -285,6 +294,14 @@ static void check_end() {
                                std::string("flag ") + name_of(static_cast<Pipe>(from)) + "_" + name_of(static_cast<Pipe>(to)) + " " +
                                    std::to_string(id) + " is set here and nothing waits for it before the kernel ends; the next kernel would find it set.");
                 }
+        for (int id = 0; id < MUTEXES; ++id) {
+            const Mutex& mutex = core->mutexes[id];
+            for (int pipe = 0; pipe < PIPES; ++pipe)
+                if (mutex.held[pipe])
+                    hazard("leftover_flag", mutex.locked_at[pipe], "mutex " + std::to_string(id) + " is locked here for pipe " + name_of(static_cast<Pipe>(pipe)) + " and never unlocked; the next kernel would find it locked.");
+            if (mutex.taken)
+                hazard("event_id", mutex.taken_at, "AllocMutexID: mutex " + std::to_string(id) + " is not released when the kernel ends; ReleaseMutexID is missing.");
+        }
         for (int id = 0; id < CROSS_FLAGS; ++id)
             if (!core->cross[id].empty() || !core->halves[id][0].empty() || !core->halves[id][1].empty()) {
                 const auto& left = !core->cross[id].empty() ? core->cross[id] : !core->halves[id][0].empty() ? core->halves[id][0] : core->halves[id][1];
@@ -301,6 +318,9 @@ static void check_end() {
         if (core->face.control.counter_mode)
             hazard("control", core->last_site, "the kernel ends with the vector mask in counter mode: call SetMaskNorm.");
     }
+    machine->current = nullptr;
+    for (const auto& [address, token] : machine->block_flags)
+        hazard("leftover_flag", token.at, "the flag that this IBSet sets is never waited for: IBSet and IBWait come in pairs, with the same workspace, blockIdx and eventID.");
     for (auto& [key, waiting] : machine->gathered)
         for (auto& [number, tokens] : waiting)
             if (!tokens.empty() && std::get<0>(key) != 2) {

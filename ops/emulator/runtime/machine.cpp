@@ -251,6 +251,7 @@ bool can_run(CoreState& core, const Operation& operation) {
         case Operation::Kind::Wait:
             return !core.flags[index(operation.from)][index(operation.to)][operation.id].tokens.empty();
         case Operation::Kind::CrossWait: return !core.cross[operation.id].empty();
+        case Operation::Kind::Lock: return core.mutexes[operation.id].turn == operation.turn;
         case Operation::Kind::Instruction: return units_ready(core, operation.instruction);
         default: return true;
     }
@@ -281,6 +282,19 @@ void perform(CoreState& core, Pipe where, Operation& operation) {
         receive(core, pipe.clock, tokens.front().clock.remote);
         pipe.time = std::max(pipe.time, tokens.front().time);
         tokens.pop_front();
+    } else if (operation.kind == Operation::Kind::Lock) {
+        Mutex& mutex = core.mutexes[operation.id];
+        // The pipe that had it last is not held up, and learns nothing.
+        if (mutex.last != Pipe::Count && mutex.last != where) {
+            pipe.clock.join(mutex.token.clock);
+            pipe.time = std::max(pipe.time, mutex.token.time);
+        }
+    } else if (operation.kind == Operation::Kind::Unlock) {
+        Mutex& mutex = core.mutexes[operation.id];
+        mutex.token = {pipe.clock, pipe.time, at};
+        mutex.token.clock.own[index(where)] = pipe.seq;
+        mutex.last = where;
+        ++mutex.turn;
     } else if (operation.kind == Operation::Kind::Barrier) {
         pipe.clock.own[index(where)] = pipe.seq;
     } else {
@@ -491,17 +505,100 @@ void wait_flag(Pipe from, Pipe to, int id, Site at, const char* call) {
     }
 }
 
-void barrier(Pipe pipe, Site at) {
+void order_pipe(Pipe pipe, Site at) {
     if (machine->stopped) return;
     CoreState& core = current();
     core.last_site = at;
-    if (mutated("barrier", at, index(pipe))) return;
     if (!own_pipe(core.face, pipe, at, "PipeBarrier")) return;
     Operation operation;
     stamp(core, operation);
     operation.kind = Operation::Kind::Barrier;
     operation.instruction.at = at;
     enqueue(core, pipe, std::move(operation));
+}
+
+void barrier(Pipe pipe, Site at) {
+    if (!mutated("barrier", at, index(pipe))) order_pipe(pipe, at);
+}
+
+// ---- Mutexes of dav-3510 ----
+
+static std::string mutex_name(const char* call, Pipe pipe, int id) {
+    return std::string("Mutex::") + call + "<PIPE_" + name_of(pipe) + ">(" + std::to_string(id) + ")";
+}
+
+static bool valid_mutex(const char* call, Pipe pipe, int id, Site at) {
+    if (!own_pipe(current().face, pipe, at, call)) return false;
+    if (id >= 0 && id < FREE_MUTEXES) return true;
+    hazard("event_id", at, mutex_name(call, pipe, id) + ": ids of a program are 0 to 27; 28 to 31 are the system's, and there are no others.");
+    return false;
+}
+
+/// A lock or an unlock in its pipe's queue; the scalar waits for its own.
+static void issue_mutex(Operation::Kind kind, const char* call, Pipe pipe, int id, uint64_t turn, Site at) {
+    CoreState& core = current();
+    Operation operation;
+    stamp(core, operation);
+    operation.kind = kind;
+    operation.instruction.at = at;
+    operation.instruction.name = call;
+    operation.from = pipe, operation.id = id, operation.turn = turn;
+    if (pipe != Pipe::S) return enqueue(core, pipe, std::move(operation));
+    core.waiting = &operation;
+    wait_until([&] { return can_run(core, operation); }, "waits", at);
+    core.waiting = nullptr;
+    perform(core, Pipe::S, operation);
+    if (!machine->perturb) pump(core);
+}
+
+void lock_mutex(Pipe pipe, int id, Site at) {
+    if (machine->stopped || !valid_mutex("Lock", pipe, id, at)) return;
+    CoreState& core = current();
+    core.last_site = at;
+    Mutex& mutex = core.mutexes[id];
+    if (mutex.held[index(pipe)])
+        return hazard("double_set", at, mutex_name("Lock", pipe, id) + " comes a second time before its Unlock; they have to come in pairs.");
+    mutex.held[index(pipe)] = true;
+    mutex.locked_at[index(pipe)] = at;
+    if (mutated("wait", at, id)) {
+        mutex.dropped = true;
+        return;
+    }
+    issue_mutex(Operation::Kind::Lock, "Lock", pipe, id, mutex.next++, at);
+}
+
+void unlock_mutex(Pipe pipe, int id, Site at) {
+    if (machine->stopped || !valid_mutex("Unlock", pipe, id, at)) return;
+    CoreState& core = current();
+    core.last_site = at;
+    Mutex& mutex = core.mutexes[id];
+    if (!mutex.held[index(pipe)])
+        return hazard("double_set", at, mutex_name("Unlock", pipe, id) + " comes without a Lock of the same pipe before it; they have to come in pairs.");
+    mutex.held[index(pipe)] = false;
+    if (mutex.dropped) {
+        mutex.dropped = false;
+        return;
+    }
+    issue_mutex(Operation::Kind::Unlock, "Unlock", pipe, id, 0, at);
+}
+
+int allocate_mutex(Site at) {
+    if (machine->stopped) return 0;
+    for (int id = 0; id < FREE_MUTEXES; ++id) {
+        Mutex& mutex = current().mutexes[id];
+        if (mutex.taken) continue;
+        mutex.taken = true, mutex.taken_at = at;
+        return id;
+    }
+    hazard("event_id", at, "AllocMutexID: all 28 ids are taken; ReleaseMutexID gives one back.");
+    return 0;
+}
+
+void release_mutex(int id, Site at) {
+    if (machine->stopped) return;
+    if (id < 0 || id >= FREE_MUTEXES || !current().mutexes[id].taken)
+        return hazard("event_id", at, "ReleaseMutexID: mutex " + std::to_string(id) + " was not allocated, or is released twice.");
+    current().mutexes[id].taken = false;
 }
 
 void drain(CoreState& core, const std::string& what, Site at) {

@@ -23,6 +23,7 @@ namespace emulator {
 constexpr int PIPES = static_cast<int>(Pipe::Count);
 constexpr int SPACES = static_cast<int>(Space::Count);
 constexpr int EVENT_IDS = 8;         // a pair of pipes has events 0 to 7
+constexpr int MUTEXES = 32, FREE_MUTEXES = 28;  // the last ones are the system's
 constexpr int CROSS_FLAGS = 32;      // 16 a core; mode 4 of dav-3510 adds 16 for the second vector core
 constexpr int64_t UNIT_BYTES = 512;  // a unit flag stands for so much of L0C
 constexpr int CROSS_PENDING = 15;    // a cross-core counter holds 4 bits
@@ -122,11 +123,12 @@ class Shadow {
 // ---- A core ----
 
 struct Operation {
-    enum class Kind : uint8_t { Instruction, Set, Wait, Barrier, CrossSet, CrossWait } kind = Kind::Instruction;
+    enum class Kind : uint8_t { Instruction, Set, Wait, Barrier, CrossSet, CrossWait, Lock, Unlock } kind = Kind::Instruction;
     Instruction instruction;
     std::function<void()> run;
     Pipe from = Pipe::S, to = Pipe::S;
     int id = 0, mode = 0;
+    uint64_t turn = 0;  // of a Lock
     bool dropped = false;
     Clock issued;
     double issued_time = 0;
@@ -144,6 +146,18 @@ struct Flag {
     int pending = 0;  // sets less waits, in the order of the program
     Site set_at;
     bool taken = false;  // by AllocEventID or a queue
+};
+
+/// A lock that one pipe has at a time. The program's locks of an id take turns, whichever pipe they are of.
+struct Mutex {
+    uint64_t next = 0, turn = 0;  // locks of the program so far; whose turn it is
+    Pipe last = Pipe::Count;      // that unlocked it
+    Token token;                  // what was complete then
+    bool held[PIPES] = {};        // in the order of the program
+    Site locked_at[PIPES];
+    bool dropped = false;         // by a mutation
+    bool taken = false;
+    Site taken_at;
 };
 
 /// The flag of a block of L0C between Mmad, which waits until it is clear, and Fixpipe, which waits until it is set.
@@ -211,11 +225,22 @@ class Stack {
 /// Thrown through a kernel that hangs, so that its objects are destroyed.
 struct Stopped {};
 
+/// What a vector core asks its cube core for, see cube_post.
+struct Job {
+    std::function<void()> run;
+    Token asked, done;
+    bool finished = false;
+    Site at;
+};
+
 struct CoreState {
     Core face;
     int number = 0;
+    std::deque<std::shared_ptr<Job>> jobs;  // of a cube core
+    std::set<int> left;                     // vector cores that ask no more
     std::array<PipeState, PIPES> pipes;
     Flag flags[PIPES][PIPES][EVENT_IDS];
+    Mutex mutexes[MUTEXES];
     std::deque<Token> cross[CROSS_FLAGS];
     std::deque<Token> halves[CROSS_FLAGS][2];  // a cube core collects the sets of both vector cores here
     std::array<Shadow, SPACES> shadows;
@@ -324,6 +349,7 @@ struct Machine {
     Function function;
 
     std::map<std::tuple<int, int, int>, std::map<int, std::deque<Token>>> gathered;  // see cross.cpp
+    std::map<uint64_t, Token> block_flags;  // by address, see block_set
     std::map<uint64_t, Remote> published;  // cache line: what its last scalar store, written back, knew
     std::map<uint64_t, Refs> line_writers; // cache line: the cores that wrote it back
     uint64_t dirty_lines = 0;              // in the caches of all cores

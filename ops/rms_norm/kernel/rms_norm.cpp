@@ -5,9 +5,9 @@
 using namespace ascend_k3;
 
 template <class T>
-class RmsNorm {
+class Norm {
    public:
-    __aicore__ inline RmsNorm(TPipe& pipe, GM_ADDR x, GM_ADDR weight, GM_ADDR y, const RmsNormTiling& tiling) : tiling_(tiling) {
+    __aicore__ inline Norm(TPipe& pipe, GM_ADDR x, GM_ADDR weight, GM_ADDR y, const NormTiling& tiling) : tiling_(tiling) {
         first_ = GetBlockIdx() * tiling.rows_a_core;
         last_ = first_ + tiling.rows_a_core < tiling.rows ? first_ + tiling.rows_a_core : tiling.rows;
         x_.SetGlobalBuffer(reinterpret_cast<__gm__ T*>(x));
@@ -79,7 +79,7 @@ class RmsNorm {
     }
 
     static constexpr bool is_float = std::is_same_v<T, float>;
-    RmsNormTiling tiling_;
+    NormTiling tiling_;
     int64_t first_ = 0, last_ = 0;
     GlobalTensor<T> x_, weight_, y_;
     TQue<TPosition::VECIN, 1> in_;
@@ -92,8 +92,8 @@ class RmsNorm {
 
 extern "C" __global__ __aicore__ void rms_norm(GM_ADDR x, GM_ADDR weight, GM_ADDR y, GM_ADDR workspace, GM_ADDR tiling) {
     KERNEL_TASK_TYPE_DEFAULT(KERNEL_TYPE_AIV_ONLY);
-    GET_TILING_DATA_WITH_STRUCT(RmsNormTiling, data, tiling);
+    GET_TILING_DATA_WITH_STRUCT(NormTiling, data, tiling);
     const KeepInfinities keep;
     TPipe pipe;
-    RmsNorm<DTYPE>(pipe, x, weight, y, data).Process();
+    Norm<DTYPE>(pipe, x, weight, y, data).Process();
 }

@@ -14,7 +14,7 @@ constexpr uint32_t BLOCK = 8;   // floats of 32 bytes
 /// Normalizes rows of float in place. `pitch` floats from row to row, `width` of them counted.
 class RowNorm {
    public:
-    __aicore__ inline void Init(TPipe& pipe, const RmsNormTiling& tiling) {
+    __aicore__ inline void Init(TPipe& pipe, const NormTiling& tiling) {
         width_ = tiling.width;
         pitch_ = tiling.pitch;
         eps_ = tiling.eps;
@@ -121,7 +121,7 @@ class RowNorm {
 template <class T>
 class WeightRow {
    public:
-    __aicore__ inline void Init(TPipe& pipe, const RmsNormTiling& tiling) {
+    __aicore__ inline void Init(TPipe& pipe, const NormTiling& tiling) {
         width_ = tiling.width;
         pipe.InitBuffer(row_, tiling.pitch * sizeof(T));
         if constexpr (!std::is_same_v<T, float>) pipe.InitBuffer(row_float_, tiling.pitch * sizeof(float));

@@ -5,9 +5,9 @@
 using namespace ascend_k3;
 
 template <class T>
-class RmsNormGated {
+class GatedNorm {
    public:
-    __aicore__ inline RmsNormGated(TPipe& pipe, GM_ADDR x, GM_ADDR gate, GM_ADDR weight, GM_ADDR y, const RmsNormTiling& tiling) : tiling_(tiling) {
+    __aicore__ inline GatedNorm(TPipe& pipe, GM_ADDR x, GM_ADDR gate, GM_ADDR weight, GM_ADDR y, const NormTiling& tiling) : tiling_(tiling) {
         first_ = GetBlockIdx() * tiling.rows_a_core;
         last_ = first_ + tiling.rows_a_core < tiling.rows ? first_ + tiling.rows_a_core : tiling.rows;
         x_.SetGlobalBuffer(reinterpret_cast<__gm__ T*>(x));
@@ -85,7 +85,7 @@ class RmsNormGated {
     }
 
     static constexpr bool is_float = std::is_same_v<T, float>;
-    RmsNormTiling tiling_;
+    NormTiling tiling_;
     int64_t first_ = 0, last_ = 0;
     GlobalTensor<T> x_, gate_, weight_, y_;
     TQue<TPosition::VECIN, 1> in_;
@@ -98,8 +98,8 @@ class RmsNormGated {
 
 extern "C" __global__ __aicore__ void rms_norm_gated(GM_ADDR x, GM_ADDR gate, GM_ADDR weight, GM_ADDR y, GM_ADDR workspace, GM_ADDR tiling) {
     KERNEL_TASK_TYPE_DEFAULT(KERNEL_TYPE_AIV_ONLY);
-    GET_TILING_DATA_WITH_STRUCT(RmsNormTiling, data, tiling);
+    GET_TILING_DATA_WITH_STRUCT(NormTiling, data, tiling);
     const KeepInfinities keep;
     TPipe pipe;
-    RmsNormGated<DTYPE>(pipe, x, gate, weight, y, data).Process();
+    GatedNorm<DTYPE>(pipe, x, gate, weight, y, data).Process();
 }

@@ -3,7 +3,7 @@
 
 #include "ascend_k3/platform.h"
 
-struct RmsNormTiling {
+struct NormTiling {
     int64_t rows;           // of the tensor
     int64_t rows_a_core;    // the last core may have fewer
     uint32_t width;         // elements of a row
@@ -19,7 +19,7 @@ constexpr uint32_t SHORT_ROW = 256;
 namespace ascend_k3 {
 
 /// sizes: rows, width, bytes an element, operands in UB a row (2 for x and y, 3 with a gate). numbers: eps.
-inline bool tile_rms_norm(const Platform& platform, const int64_t* sizes, const double* numbers, RmsNormTiling& out, Launch& launch) {
+inline bool tile_rms_norm(const Platform& platform, const int64_t* sizes, const double* numbers, NormTiling& out, Launch& launch) {
     const int64_t rows = sizes[0], width = sizes[1], element = sizes[2], operands = sizes[3];
     if (rows < 1 || width < 1) return refuse(launch, "x has %lld rows of %lld elements; both have to be at least 1", (long long)rows, (long long)width);
     const int64_t pitch = round_up(width * element, 32) / element;
@@ -44,5 +44,5 @@ inline bool tile_rms_norm(const Platform& platform, const int64_t* sizes, const 
 }  // namespace ascend_k3
 #endif
 
-ASCEND_K3_TILING(rms_norm, RmsNormTiling, ascend_k3::tile_rms_norm)
-ASCEND_K3_TILING(rms_norm_gated, RmsNormTiling, ascend_k3::tile_rms_norm)
+ASCEND_K3_TILING(rms_norm, NormTiling, ascend_k3::tile_rms_norm)
+ASCEND_K3_TILING(rms_norm_gated, NormTiling, ascend_k3::tile_rms_norm)

@@ -185,6 +185,13 @@ def test_hf32(soc: str, mantissa: int) -> None:
 
 
 @pytest.mark.parametrize("soc", SOCS)
+def test_order_of_the_tiles_changes_no_number(soc: str) -> None:
+    """Page SetMMColumnMajor, SetMMRowMajor: which direction is first, not what comes out."""
+    check(soc, HALF, 48, 64, 32, hf32=3)
+    check(soc, HALF, 48, 64, 64, hf32=3, parts=2, unit_flag=1)
+
+
+@pytest.mark.parametrize("soc", SOCS)
 def test_real_numbers(soc: str) -> None:
     """bfloat16 and float, k of 256 in pieces, to the tolerance of float32 sums."""
     for type in (BF16, FLOAT):

@@ -110,13 +110,17 @@ def test_rest_of_a_block_is_the_first_element(source: Any, soc: str, size: int, 
 @pytest.mark.parametrize("soc", SOCS)
 @pytest.mark.parametrize("size", [1, 2, 4, 8])
 @pytest.mark.parametrize(("left", "right", "elements"), [(0, 3, 5), (2, 0, 6), (1, 2, 1), (4, 4, 16), (3, 1, 4)])
+@pytest.mark.parametrize("is_pad", [1, 2])
 def test_paddings_and_rest_are_the_padding_value(
-    source: Any, soc: str, size: int, left: int, right: int, elements: int
+    source: Any, soc: str, size: int, left: int, right: int, elements: int, is_pad: int
 ) -> None:
-    """ "leftPadding/rightPadding not 0: ... otherwise paddingValue", counted in elements; of 64 bits it is 0."""
+    """ "leftPadding/rightPadding not 0: ... otherwise paddingValue", counted in elements; of 64 bits it is 0.
+
+    is_pad 2: "SetPadValue sets the data outside of the call; isPad has to be false then".
+    """
     value, length = (0 if size == 8 else 3), elements * size
     y, report = run(
-        source, soc, size, "in_pad", block_count=2, block_len=length, is_pad=1, left=left, right=right, value=value
+        source, soc, size, "in_pad", block_count=2, block_len=length, is_pad=is_pad, left=left, right=right, value=value
     )
     dtype = {1: np.int8, 2: np.float16, 4: np.float32, 8: np.int64}[size]
     filler = np.frombuffer(np.full(1, value, dtype).tobytes(), np.uint8)
@@ -125,6 +129,13 @@ def test_paddings_and_rest_are_the_padding_value(
         line = np.concatenate([np.tile(filler, left), X[row * length :][:length], np.tile(filler, 32)])
         want[row * whole :][:whole] = line[:whole]
     assert report.hazards == () and np.array_equal(y, want)
+
+
+@pytest.mark.parametrize("soc", SOCS)
+def test_without_paddings_the_rest_is_the_first_element_all_the_same(source: Any, soc: str) -> None:
+    """ "leftPadding and rightPadding both 0: dummy is the first element of the block", whatever SetPadValue got."""
+    y, report = run(source, soc, 4, "in_pad", block_count=1, block_len=20, is_pad=2, value=3)
+    assert report.hazards == () and np.array_equal(y[20:32], np.tile(X[:4], 3))
 
 
 @pytest.mark.parametrize("soc", SOCS)
@@ -250,6 +261,8 @@ def test_what_a_copy_does_not_take(source: Any, op: str, fields: dict[str, int],
 
 def test_padding_of_64_bits_can_only_be_zero(source: Any) -> None:
     """ "When the type has 64 bits this parameter can only be 0." """
+    _, report = run(source, "950pr", 8, "in_pad", block_count=1, block_len=8, is_pad=2, right=1, value=3)
+    assert [hazard.kind for hazard in report.hazards if "SetPadValue" in hazard.message] == ["argument"]
     _, report = run(source, "a3", 8, "in_pad", block_count=1, block_len=8, is_pad=1, right=1, value=5)
     assert [h.kind for h in report.hazards] == ["argument"] and "can only be 0" in report.hazards[0].message
 

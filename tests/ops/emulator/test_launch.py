@@ -15,6 +15,7 @@ import pytest
 import torch
 
 from ascend_k3.ops import emulator
+from ascend_k3.ops.emulator import compiler as builder
 from tests.paths import ROOT
 
 NUMBERS = struct.pack("<ifq", 3, 0.25, -7)
@@ -165,6 +166,66 @@ def test_kernels_are_built_once(source: Any) -> None:
     again = emulator.build(source("launched.cpp").path, entry="launched")
     assert time.perf_counter() - begin < 1
     assert again.kernel_type == 0
+
+
+def test_a_changed_source_is_built_again(tmp_path: Path) -> None:
+    """Also within one process, which has the former object loaded."""
+    path, header = tmp_path / "answer.cpp", tmp_path / "number.h"
+    path.write_text(
+        '#include "kernel_operator.h"\n#include "number.h"\n'
+        'extern "C" __global__ __aicore__ void answer(GM_ADDR y) {\n'
+        "    KERNEL_TASK_TYPE_DEFAULT(KERNEL_TYPE_AIV_ONLY);\n    AscendC::GlobalTensor<int32_t> out;\n"
+        "    out.SetGlobalBuffer((__gm__ int32_t*)y);\n    out.SetValue(0, NUMBER);\n"
+        "    AscendC::DataCacheCleanAndInvalid<int32_t, AscendC::CacheLine::SINGLE_CACHE_LINE>(out);\n}\n"
+    )
+    for number in (41, 42, 41):
+        header.write_text(f"#define NUMBER {number}\n")
+        y = np.zeros(16, np.int32)
+        assert emulator.build(path, entry="answer").launch(1, y).hazards == () and y[0] == number
+
+
+# Names that the headers use for themselves, in classes, functions and namespaces.
+TYPES = "Lanes Stride Index Row Rows Place Operand QueueState EventPipes ToNz Saturation Loop Loops Room RowShape Whole"
+FUNCTIONS = (
+    "sum product difference quotient larger smaller flushed binary unary cast copy duplicate legal apart then refused"
+)
+NAMESPACES = "types cube atomic copying detail impl internal"
+
+
+def test_a_kernel_has_its_own_names(tmp_path: Path) -> None:
+    kernel = "using namespace AscendC;\n"
+    kernel += "".join(f"struct {name} {{ int32_t value = 1; }};\n" for name in TYPES.split())
+    kernel += "".join(f"template <class T> T {name}(T a, T b) {{ return a + b; }}\n" for name in FUNCTIONS.split())
+    kernel += "".join(f"namespace {name} {{ constexpr int32_t value = 1; }}\n" for name in NAMESPACES.split())
+    used = [f"{name}().value" for name in TYPES.split()] + [f"{name}::value" for name in NAMESPACES.split()]
+    used += [f"{name}(0, 1)" for name in FUNCTIONS.split()]
+    path = tmp_path / "names.cpp"
+    path.write_text(
+        f'#include "kernel_operator.h"\n{kernel}'
+        'extern "C" __global__ __aicore__ void names(GM_ADDR y) {\n'
+        "    KERNEL_TASK_TYPE_DEFAULT(KERNEL_TYPE_AIV_ONLY);\n    GlobalTensor<int32_t> out;\n"
+        f"    out.SetGlobalBuffer((__gm__ int32_t*)y);\n    out.SetValue(0, {' + '.join(used)});\n"
+        "    DataCacheCleanAndInvalid<int32_t, CacheLine::SINGLE_CACHE_LINE>(out);\n}\n"
+    )
+    for soc in ("a3", "950pr"):
+        y = np.zeros(16, np.int32)
+        assert emulator.build(path, entry="names", soc=soc).launch(1, y).hazards == () and y[0] == len(used)
+
+
+def test_an_error_within_the_headers_names_the_kernels_line(tmp_path: Path) -> None:
+    path = tmp_path / "wrong.cpp"
+    path.write_text(
+        '#include "kernel_operator.h"\nusing namespace AscendC;\n'
+        'extern "C" __global__ __aicore__ void wrong(GM_ADDR x) {\n    LocalTensor<double> a;\n    Add(a, a, a, 8);\n'
+        "    LocalTensor<float> b;\n    Add(b, b);\n    Exp(a, a, 8);\n}\n"
+    )
+    with pytest.raises(emulator.KernelBuildError) as error:
+        emulator.build(path, entry="wrong")
+    lines = [line.strip() for line in str(error.value).splitlines()[1:]]
+    ours = [number for number, line in enumerate(lines) if str(builder.INCLUDE) in line]
+    assert lines[0].startswith(f"{path}:7:") and "no matching function" in lines[0]
+    assert lines[ours[0] - 1].startswith(f"{path}:5:") and "Add: dav-2201 does not have it" in lines[ours[0]]
+    assert lines[ours[2] - 1].startswith(f"{path}:8:") and "Exp: dav-2201 does not have it" in lines[ours[2]]
 
 
 def test_what_does_not_build(tmp_path: Path) -> None:

@@ -93,6 +93,8 @@ using TEventID = int8_t;
 
 enum class Hardware : uint8_t { GM, UB, L1, L0A, L0B, L0C, BIAS, FIXBUF, MAX };
 
+namespace emu {
+
 constexpr emulator::Space space_of(TPosition position) {
     switch (position) {
         case TPosition::A1: case TPosition::B1: case TPosition::C1: case TPosition::TSCM: return emulator::Space::L1;
@@ -118,6 +120,8 @@ constexpr emulator::Pipe pipe_of(pipe_t pipe) {
     }
 }
 
+}  // namespace emu
+
 // from, to: the flag is set behind the work of the first and waited for by the second.
 #define EMULATOR_EVENTS(X) \
     X(MTE2, MTE1) X(MTE1, MTE2) X(MTE1, M) X(M, MTE1) X(MTE2, V) X(V, MTE2) X(MTE3, V) X(V, MTE3) X(M, V) X(V, M) X(V, V) \
@@ -132,6 +136,8 @@ enum class HardEvent : uint8_t {
     MAX
 };
 
+namespace emu {
+
 struct EventPipes {
     emulator::Pipe from, to;
 };
@@ -145,6 +151,8 @@ constexpr EventPipes pipes_of(HardEvent event) {
         default: return {emulator::Pipe::S, emulator::Pipe::S};
     }
 }
+
+}  // namespace emu
 
 inline int64_t GetBlockIdx() { return emulator::core().block_index; }
 inline int64_t GetBlockNum() { return emulator::core().block_count; }

@@ -11,9 +11,13 @@
 
 namespace AscendC {
 
+namespace emu {
+
 constexpr int64_t FRACTAL_BYTES = 512, FRACTAL_ROWS = 16, C0_BYTES = 32;
 
-namespace cube {
+}  // namespace emu
+
+namespace cube_impl {
 
 /// is_3510, for a static_assert of a template that has to fail only where it is used.
 template <class T>
@@ -86,7 +90,7 @@ Place place(const GlobalTensor<T>& tensor) {
     return {tensor.bytes(emulator::Access::Kind::Read, "", 0, 0), tensor.host()};
 }
 
-}  // namespace cube
+}  // namespace cube_impl
 
 // ---- ND and DN to NZ -----------------------------------------------------------------------------------------------
 
@@ -118,6 +122,8 @@ struct Dn2NzParams {
     uint32_t dstNzMatrixStride = 0;
 };
 
+namespace emu {
+
 /// `matrices` matrices of `rows` x `columns` elements to NZ; strides of the source in elements, of the destination in
 /// bytes. `transposed`: the source has its columns one after another (DN). `small`: C0 is 4 elements, rows follow each
 /// other.
@@ -134,22 +140,22 @@ void gather_words(uint8_t* to, const uint8_t* from, int64_t count, int64_t pitch
                     sizeof(Word));
 }
 
-inline void copy_to_nz(Site at, const cube::Place dst, const cube::Place src, int64_t size, const ToNz p) {
+inline void copy_to_nz(Site at, const cube_impl::Place dst, const cube_impl::Place src, int64_t size, const ToNz p) {
     using emulator::Access;
     const char* const call = "DataCopy";
     if (p.matrices == 0 || p.rows == 0 || p.columns == 0) return;  // documented: no operation
-    if (!cube::is_in(dst.space(), emulator::Space::L1, "dst", "A1, B1 or C1", call, at)) return;
-    const int64_t c0 = p.small ? 4 * size : C0_BYTES, groups = (p.columns * size + c0 - 1) / c0;
-    const bool overlaps = !p.small && groups > 1 && p.n_stride == C0_BYTES && p.c0_stride < p.rows * C0_BYTES;
+    if (!cube_impl::is_in(dst.space(), emulator::Space::L1, "dst", "A1, B1 or C1", call, at)) return;
+    const int64_t c0 = p.small ? 4 * size : emu::C0_BYTES, groups = (p.columns * size + c0 - 1) / c0;
+    const bool overlaps = !p.small && groups > 1 && p.n_stride == emu::C0_BYTES && p.c0_stride < p.rows * emu::C0_BYTES;
     if (!emulator::require(!overlaps, "argument", at, call,
-                           "dstNzC0Stride is " + std::to_string(p.c0_stride / C0_BYTES) + " and a column group has " +
+                           "dstNzC0Stride is " + std::to_string(p.c0_stride / emu::C0_BYTES) + " and a column group has " +
                                std::to_string(p.rows) + " rows: column groups would overlap, in no defined order."))
         return;
     emulator::Instruction instruction;
     instruction.pipe = emulator::Pipe::MTE2, instruction.name = call, instruction.at = at;
     instruction.cost = emulator::Cost::move("GM->L1", static_cast<uint64_t>(p.matrices * p.rows * p.columns * size));
     const int64_t line = (p.transposed ? p.rows : p.columns) * size, lines = p.transposed ? p.columns : p.rows;
-    instruction.accesses.push_back(cube::repeated(src.bytes(Access::Kind::Read, "src", 0, line, 1), lines,
+    instruction.accesses.push_back(cube_impl::repeated(src.bytes(Access::Kind::Read, "src", 0, line, 1), lines,
                                                   p.row_stride * size, p.matrices, p.matrix_stride * size));
     for (int64_t matrix = 0; matrix < p.matrices; ++matrix) {
         const auto write = [&](int64_t bytes) {
@@ -157,10 +163,10 @@ inline void copy_to_nz(Site at, const cube::Place dst, const cube::Place src, in
         };
         if (p.small)
             instruction.accesses.push_back(write((p.rows * c0 + 31) / 32 * 32));
-        else if (p.n_stride == C0_BYTES)
-            instruction.accesses.push_back(cube::repeated(write(p.rows * C0_BYTES), groups, p.c0_stride));
+        else if (p.n_stride == emu::C0_BYTES)
+            instruction.accesses.push_back(cube_impl::repeated(write(p.rows * emu::C0_BYTES), groups, p.c0_stride));
         else
-            instruction.accesses.push_back(cube::repeated(write(C0_BYTES), p.rows, p.n_stride, groups, p.c0_stride));
+            instruction.accesses.push_back(cube_impl::repeated(write(emu::C0_BYTES), p.rows, p.n_stride, groups, p.c0_stride));
     }
     emulator::issue(std::move(instruction), [=] {
         const auto gather = size == 1   ? gather_words<uint8_t>
@@ -190,35 +196,37 @@ inline bool legal_nz(int64_t matrices, int64_t rows, int64_t columns, int64_t mo
                      int64_t most_line, int64_t c0_stride, int64_t n_stride, bool small, const char* matrices_name,
                      Site at) {
     const char* const call = "DataCopy";
-    if (!cube::in_range(matrices, 0, 4095, matrices_name, call, at) ||
-        !cube::in_range(rows, 0, 16384, "nValue", call, at) ||
-        !cube::in_range(columns, 0, most_columns, "dValue", call, at))
+    if (!cube_impl::in_range(matrices, 0, 4095, matrices_name, call, at) ||
+        !cube_impl::in_range(rows, 0, 16384, "nValue", call, at) ||
+        !cube_impl::in_range(columns, 0, most_columns, "dValue", call, at))
         return false;
     if (matrices == 0 || rows == 0 || columns == 0) return true;
     if (small)
         return emulator::require(columns <= 4, "argument", at, call,
                                  "enableSmallC0 takes a dValue of at most 4, not " + std::to_string(columns) + ".");
-    return cube::in_range(line, 1, most_line, "srcDValue", call, at) &&
-           cube::in_range(c0_stride, 1, 16384, "dstNzC0Stride", call, at) &&
-           cube::in_range(n_stride, 1, 16384, "dstNzNStride", call, at);
+    return cube_impl::in_range(line, 1, most_line, "srcDValue", call, at) &&
+           cube_impl::in_range(c0_stride, 1, 16384, "dstNzC0Stride", call, at) &&
+           cube_impl::in_range(n_stride, 1, 16384, "dstNzNStride", call, at);
 }
+
+}  // namespace emu
 
 /// Rows of a matrix in global memory to NZ in L1: row n, column group g go to dst + (g * dstNzC0Stride + n *
 /// dstNzNStride) * 32 bytes; what is missing of the last group of 32 bytes becomes 0, rows behind nValue stay as they
 /// are. Packed fp4 is counted in bytes. Source: DataCopy (GM to L1, on-the-fly ND2NZ).
 template <class T, bool enableSmallC0 = false>
 void DataCopy(const LocalTensor<T>& dst, const GlobalTensor<T>& src, const Nd2NzParams& p, Site at = Site::here()) {
-    static_assert(cube::wide<T>() || cube::one_of<T, int8_t, uint8_t>() ||
-                      (is_3510 ? cube::fp4<T>() || cube::fp8<T>() || cube::one_of<T, bool, fp8_e8m0_t>()
-                               : cube::one_of<T, int4b_t>()),
+    static_assert(cube_impl::wide<T>() || cube_impl::one_of<T, int8_t, uint8_t>() ||
+                      (is_3510 ? cube_impl::fp4<T>() || cube_impl::fp8<T>() || cube_impl::one_of<T, bool, fp8_e8m0_t>()
+                               : cube_impl::one_of<T, int4b_t>()),
                   "DataCopy with Nd2NzParams: this element type does not exist for it on this SoC");
     static_assert(!enableSmallC0 || is_3510, "DataCopy: enableSmallC0 exists on dav-3510 only");
-    if (!legal_nz(p.ndNum, p.nValue, p.dValue, 65535, static_cast<int64_t>(p.srcDValue),
+    if (!emu::legal_nz(p.ndNum, p.nValue, p.dValue, 65535, static_cast<int64_t>(p.srcDValue),
                   is_3510 ? (1ll << 40) - 1 : 65535, p.dstNzC0Stride, p.dstNzNStride, enableSmallC0, "ndNum", at))
         return;
-    copy_to_nz(at, cube::place(dst), cube::place(src), sizeof(T),
+    emu::copy_to_nz(at, cube_impl::place(dst), cube_impl::place(src), sizeof(T),
                {p.ndNum, p.nValue, static_cast<int64_t>(p.dValue), static_cast<int64_t>(p.srcNdMatrixStride),
-                static_cast<int64_t>(p.srcDValue), p.dstNzC0Stride * C0_BYTES, p.dstNzNStride * C0_BYTES,
+                static_cast<int64_t>(p.srcDValue), p.dstNzC0Stride * emu::C0_BYTES, p.dstNzNStride * emu::C0_BYTES,
                 static_cast<int64_t>(p.dstNzMatrixStride) * static_cast<int64_t>(sizeof(T)), false, enableSmallC0});
 }
 
@@ -226,34 +234,36 @@ void DataCopy(const LocalTensor<T>& dst, const GlobalTensor<T>& src, const Nd2Nz
 /// DataCopy (GM to L1, on-the-fly DN2NZ).
 template <class T, bool enableSmallC0 = false>
 void DataCopy(const LocalTensor<T>& dst, const GlobalTensor<T>& src, const Dn2NzParams& p, Site at = Site::here()) {
-    static_assert(cube::on_3510<T>(), "DataCopy with Dn2NzParams exists on dav-3510 only");
-    static_assert(cube::wide<T>() || cube::one_of<T, int8_t, uint8_t>() || cube::fp4<T>(),
+    static_assert(cube_impl::on_3510<T>(), "DataCopy with Dn2NzParams exists on dav-3510 only");
+    static_assert(cube_impl::wide<T>() || cube_impl::one_of<T, int8_t, uint8_t>() || cube_impl::fp4<T>(),
                   "DataCopy with Dn2NzParams: this element type does not exist for it");
-    if (!legal_nz(p.dnNum, p.nValue, p.dValue, (1 << 21) - 1, static_cast<int64_t>(p.srcDValue), (1ll << 40) - 1,
+    if (!emu::legal_nz(p.dnNum, p.nValue, p.dValue, (1 << 21) - 1, static_cast<int64_t>(p.srcDValue), (1ll << 40) - 1,
                   p.dstNzC0Stride, p.dstNzNStride, enableSmallC0, "dnNum", at))
         return;
-    if (cube::fp4<T>() &&
+    if (cube_impl::fp4<T>() &&
         !emulator::require(p.nValue % 2 == 0, "argument", at, "DataCopy",
                            "nValue is " + std::to_string(p.nValue) + "; for packed fp4 it has to be even."))
         return;
-    copy_to_nz(at, cube::place(dst), cube::place(src), sizeof(T),
+    emu::copy_to_nz(at, cube_impl::place(dst), cube_impl::place(src), sizeof(T),
                {p.dnNum, p.nValue, static_cast<int64_t>(p.dValue), static_cast<int64_t>(p.srcDnMatrixStride),
-                static_cast<int64_t>(p.srcDValue), p.dstNzC0Stride * C0_BYTES, p.dstNzNStride * C0_BYTES,
+                static_cast<int64_t>(p.srcDValue), p.dstNzC0Stride * emu::C0_BYTES, p.dstNzNStride * emu::C0_BYTES,
                 static_cast<int64_t>(p.dstNzMatrixStride) * static_cast<int64_t>(sizeof(T)), true, enableSmallC0});
 }
+
+namespace emu {
 
 // ---- Between local memories ----------------------------------------------------------------------------------------
 
 /// Rows from one local memory to another.
-inline void copy_local_rows(const char* call, Site at, emulator::Pipe pipe, const char* path, const cube::Place dst,
-                            const cube::Place src, Rows rows, uint32_t dst_align) {
+inline void copy_local_rows(const char* call, Site at, emulator::Pipe pipe, const char* path, const cube_impl::Place dst,
+                            const cube_impl::Place src, Rows rows, uint32_t dst_align) {
     using emulator::Access;
     emulator::Instruction instruction;
     instruction.pipe = pipe, instruction.name = call, instruction.at = at;
     instruction.cost = emulator::Cost::move(path, static_cast<uint64_t>(rows.count * rows.bytes));
     instruction.accesses = {
-        cube::repeated(src.bytes(Access::Kind::Read, "src", 0, rows.bytes), rows.count, rows.source_pitch),
-        cube::repeated(dst.bytes(Access::Kind::Write, "dst", 0, rows.bytes, dst_align), rows.count,
+        cube_impl::repeated(src.bytes(Access::Kind::Read, "src", 0, rows.bytes), rows.count, rows.source_pitch),
+        cube_impl::repeated(dst.bytes(Access::Kind::Write, "dst", 0, rows.bytes, dst_align), rows.count,
                        rows.destination_pitch)};
     emulator::issue(std::move(instruction), [=] {
         for (int64_t row = 0; row < rows.count; ++row)
@@ -271,30 +281,30 @@ void copy_between(const LocalTensor<T>& dst, const LocalTensor<T>& src, const Da
     using emulator::Space;
     const char* const call = "DataCopy";
     if (p.blockCount == 0 || p.blockLen == 0) return;  // documented: no operation
-    if (!cube::in_range(p.blockCount, 1, 4095, "blockCount", call, at)) return;
+    if (!cube_impl::in_range(p.blockCount, 1, 4095, "blockCount", call, at)) return;
     if (src.space() == Space::L1 && dst.space() == Space::BT) {
         constexpr int64_t unit = is_3510 ? 32 : 64;
-        if (!emulator::require((cube::one_of<T, int32_t, float>()), "argument", at, call,
+        if (!emulator::require((cube_impl::one_of<T, int32_t, float>()), "argument", at, call,
                                "the bias buffer holds int32_t or float.") ||
             (is_3510 && !emulator::require(p.blockLen % 2 == 0, "argument", at, call,
                                            "blockLen is " + std::to_string(p.blockLen) +
                                                "; towards the bias buffer it has to be even.")))
             return;
         copy_local_rows(
-            call, at, emulator::Pipe::MTE1, "L1->BT", cube::place(dst), cube::place(src),
+            call, at, emulator::Pipe::MTE1, "L1->BT", cube_impl::place(dst), cube_impl::place(src),
             {p.blockCount, p.blockLen * unit, p.blockLen * unit + p.srcGap * 32, (p.blockLen + p.dstGap) * unit}, 64);
     } else if (src.space() == Space::L1 && dst.space() == Space::FB) {
         constexpr int64_t unit = is_3510 ? 64 : 128;
-        if (!emulator::require((cube::one_of<T, uint64_t>()), "argument", at, call,
+        if (!emulator::require((cube_impl::one_of<T, uint64_t>()), "argument", at, call,
                                "the fixpipe buffer holds uint64_t."))
             return;
-        copy_local_rows(call, at, emulator::Pipe::FIX, "L1->FB", cube::place(dst), cube::place(src),
+        copy_local_rows(call, at, emulator::Pipe::FIX, "L1->FB", cube_impl::place(dst), cube_impl::place(src),
                         {p.blockCount, p.blockLen * unit, p.srcGap * 32, p.dstGap * 128}, 128);
     } else if (src.space() == Space::UB && dst.space() == Space::L1) {
         if (!emulator::require(is_3510, "wrong_core", at, call,
                                "dav-2201 has no path from UB to L1; go through global memory."))
             return;
-        copy_local_rows(call, at, emulator::Pipe::MTE3, "UB->L1", cube::place(dst, 0), cube::place(src), block_rows(p),
+        copy_local_rows(call, at, emulator::Pipe::MTE3, "UB->L1", cube_impl::place(dst, 0), cube_impl::place(src), block_rows(p),
                         32);
     } else {
         emulator::require(false, "wrong_core", at, call, "there is no path between these two local memories.");
@@ -315,25 +325,27 @@ void copy_between(const LocalTensor<T>& dst, const LocalTensor<T>& src, uint32_t
     copy_between(dst, src, DataCopyParams{1, static_cast<uint16_t>(bytes / unit), 0, 0}, at);
 }
 
+}  // namespace emu
+
 /// L1 to the UB of vector core `subBlockId` of the block. dav-3510, one cube core with two vector cores, pipe MTE3 of
 /// the cube core. Source: DataCopyL1ToUB.
 template <class T, uint8_t subBlockId = 0>
 void DataCopyL1ToUB(const LocalTensor<T>& dst, const LocalTensor<T>& src, const DataCopyParams& p,
                     Site at = Site::here()) {
-    static_assert(cube::on_3510<T>(), "DataCopyL1ToUB exists on dav-3510 only");
+    static_assert(cube_impl::on_3510<T>(), "DataCopyL1ToUB exists on dav-3510 only");
     static_assert(subBlockId < 2, "DataCopyL1ToUB: subBlockId is 0 or 1");
     EMULATOR_USES("asc_uses_cube");
     const char* const call = "DataCopyL1ToUB";
-    if (!legal_copy(p, call, at) || !cube::is_in(src.space(), emulator::Space::L1, "src", "A1, B1 or C1", call, at) ||
-        !cube::is_in(dst.space(), emulator::Space::UB, "dst", "VECIN, VECOUT or VECCALC", call, at))
+    if (!emu::legal_copy(p, call, at) || !cube_impl::is_in(src.space(), emulator::Space::L1, "src", "A1, B1 or C1", call, at) ||
+        !cube_impl::is_in(dst.space(), emulator::Space::UB, "dst", "VECIN, VECOUT or VECCALC", call, at))
         return;
     if (!emulator::require(emulator::core().role == emulator::Role::AIC, "wrong_core", at, call,
                            "the cube core copies out of its L1.") ||
         !emulator::require(emulator::core().vector_cores_a_block == 2, "wrong_core", at, call,
                            "it needs a kernel of one cube core with two vector cores."))
         return;
-    copy_local_rows(call, at, emulator::Pipe::MTE3, "L1->UB", cube::place(dst, 1 + subBlockId), cube::place(src),
-                    block_rows(p), 32);
+    emu::copy_local_rows(call, at, emulator::Pipe::MTE3, "L1->UB", cube_impl::place(dst, 1 + subBlockId), cube_impl::place(src),
+                    emu::block_rows(p), 32);
 }
 template <class T, uint8_t subBlockId = 0>
 void DataCopyL1ToUB(const LocalTensor<T>& dst, const LocalTensor<T>& src, const uint32_t count,
@@ -360,25 +372,25 @@ struct InitConstValueParams {
 template <class T, class U = T>
 void Fill(const LocalTensor<T>& dst, const InitConstValueParams<U>& p, Site at = Site::here()) {
     static_assert(std::is_same_v<T, U>, "Fill: the value has to be of the tensor's type");
-    static_assert(cube::wide<T>(), "Fill: this element type does not exist for it");
+    static_assert(cube_impl::wide<T>(), "Fill: this element type does not exist for it");
     using emulator::Space;
     const char* const call = "Fill";
-    if (!cube::in_range(p.repeatTimes, 0, 32767, "repeatTimes", call, at) ||
-        !cube::in_range(p.blockNum, 0, 32767, "blockNum", call, at) ||
-        !cube::in_range(p.dstGap, 0, 32767, "dstGap", call, at))
+    if (!cube_impl::in_range(p.repeatTimes, 0, 32767, "repeatTimes", call, at) ||
+        !cube_impl::in_range(p.blockNum, 0, 32767, "blockNum", call, at) ||
+        !cube_impl::in_range(p.dstGap, 0, 32767, "dstGap", call, at))
         return;
     if (p.repeatTimes == 0 || p.blockNum == 0) return;  // documented: no operation
     const bool l1 = dst.space() == Space::L1;
     if (!emulator::require(l1 || (!is_3510 && (dst.space() == Space::L0A || dst.space() == Space::L0B)), "wrong_core",
                            at, call, is_3510 ? "dst has to be at A1 or B1." : "dst has to be at A1, B1, A2 or B2."))
         return;
-    const int64_t block = l1 ? C0_BYTES : FRACTAL_BYTES, bytes = p.blockNum * block, pitch = bytes + p.dstGap * block;
+    const int64_t block = l1 ? emu::C0_BYTES : emu::FRACTAL_BYTES, bytes = p.blockNum * block, pitch = bytes + p.dstGap * block;
     emulator::Instruction instruction;
     instruction.pipe = l1 ? emulator::Pipe::MTE2 : emulator::Pipe::MTE1, instruction.name = call, instruction.at = at;
     instruction.cost = emulator::Cost::move("Fill", static_cast<uint64_t>(p.repeatTimes * bytes));
-    instruction.accesses = {cube::repeated(
+    instruction.accesses = {cube_impl::repeated(
         dst.bytes(emulator::Access::Kind::Write, "dst", 0, bytes, static_cast<uint32_t>(block)), p.repeatTimes, pitch)};
-    uint8_t* const out = cube::place(dst).host;
+    uint8_t* const out = cube_impl::place(dst).host;
     emulator::issue(std::move(instruction), [=] {
         for (int64_t repeat = 0; repeat < p.repeatTimes; ++repeat)
             for (int64_t i = 0; i < bytes; i += sizeof(T))

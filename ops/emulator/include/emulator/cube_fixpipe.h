@@ -141,7 +141,7 @@ void SetFixPipeConfig(const LocalTensor<T>&, bool isUnitFlag = false, Site at = 
     emulator::issue(std::move(instruction), [] { emulator::clear_unit_flags(); });
 }
 
-namespace cube {
+namespace cube_impl {
 
 constexpr bool is_vector_quant(QuantMode_t mode) {
     switch (mode) {
@@ -191,7 +191,7 @@ struct Conversion {
     uint64_t factor;
     const uint8_t* factors;
     bool relu;
-    Saturation saturation;  // as for a Cast to this type
+    emu::Saturation saturation;  // as for a Cast to this type
 };
 
 /// M1 of a quantization parameter: a float whose low 13 bits do not count.
@@ -288,7 +288,7 @@ struct Types {
     const char *from, *to;
     void (*store)(uint8_t* to, const uint8_t* from, int64_t bytes, const emulator::Control& control);
     uint8_t atomic_type;
-    Saturation saturation;
+    emu::Saturation saturation;
 };
 template <class T, class U>
 Types types_of() {
@@ -299,9 +299,9 @@ Types types_of() {
             sizeof(T),
             emulator::numbers::names::Of<U>::name,
             emulator::numbers::names::Of<T>::name,
-            store_row<T>,
-            atomic::type<T>(),
-            saturation<T>()};
+            emu::store_row<T>,
+            atomic_impl::type<T>(),
+            emu::saturation<T>()};
 }
 
 /// What of the parameters is the same for every form.
@@ -595,7 +595,7 @@ void fixpipe_local_3510(const LocalTensor<T>& dst, const LocalTensor<U>& src, co
     fixpipe_to_local(dst, 1, src, l, at_once, p, factors, at);
 }
 
-}  // namespace cube
+}  // namespace cube_impl
 
 /// L0C to global memory in `config.format`: row-major lines of dstStride elements, ndNum matrices of them (srcNdStride
 /// in 1024 bytes); or NZ with dstStride blocks of 32 bytes between column groups. Atomic after SetAtomicAdd and its
@@ -605,9 +605,9 @@ template <class T, class U, const FixpipeConfig& config = CFG_ROW_MAJOR>
 void Fixpipe(const GlobalTensor<T>& dst, const LocalTensor<U>& src, const FixpipeParamsV220& p,
              Site at = Site::here()) {
     static_assert(config.format != CO2Layout::COLUMN_MAJOR, "Fixpipe: CFG_COLUMN_MAJOR goes with FixpipeParamsArch3510");
-    cube::Layout l;
-    if (cube::layout_v220<T, U>(l, p, config.format, false, at))
-        cube::fixpipe_to_global(dst, src, l, cube::columns_at_once<T>(config.format, p.isChannelSplit), p, nullptr, at);
+    cube_impl::Layout l;
+    if (cube_impl::layout_v220<T, U>(l, p, config.format, false, at))
+        cube_impl::fixpipe_to_global(dst, src, l, cube_impl::columns_at_once<T>(config.format, p.isChannelSplit), p, nullptr, at);
 }
 /// The same with one quantization factor a column, in L1.
 template <class T, class U, const FixpipeConfig& config = CFG_ROW_MAJOR, class S = uint64_t>
@@ -615,9 +615,9 @@ void Fixpipe(const GlobalTensor<T>& dst, const LocalTensor<U>& src, const LocalT
              const FixpipeParamsV220& p, Site at = Site::here()) {
     static_assert(config.format != CO2Layout::COLUMN_MAJOR, "Fixpipe: CFG_COLUMN_MAJOR goes with FixpipeParamsArch3510");
     static_assert(std::is_same_v<S, uint64_t>, "Fixpipe: quantization factors are uint64_t");
-    cube::Layout l;
-    if (cube::layout_v220<T, U>(l, p, config.format, false, at))
-        cube::fixpipe_to_global(dst, src, l, cube::columns_at_once<T>(config.format, p.isChannelSplit), p,
+    cube_impl::Layout l;
+    if (cube_impl::layout_v220<T, U>(l, p, config.format, false, at))
+        cube_impl::fixpipe_to_global(dst, src, l, cube_impl::columns_at_once<T>(config.format, p.isChannelSplit), p,
                                 &cbufWorkspace, at);
 }
 /// L0C to L1, always NZ: CFG_ROW_MAJOR has no effect on dav-2201, and does not go with this struct on dav-3510. Source:
@@ -626,23 +626,23 @@ template <class T, class U, const FixpipeConfig& config = CFG_ROW_MAJOR>
 void Fixpipe(const LocalTensor<T>& dst, const LocalTensor<U>& src, const FixpipeParamsV220& p, Site at = Site::here()) {
     static_assert(!is_3510 || config.format == CO2Layout::NZ,
                   "Fixpipe to L1 with FixpipeParamsV220 takes CFG_NZ on dav-3510");
-    static_assert(cube::fixpipe_types<T, U>(true),
+    static_assert(cube_impl::fixpipe_types<T, U>(true),
                   "Fixpipe to L1: this combination of element types does not exist for it on this SoC");
-    cube::Layout l;
-    if (cube::layout_v220<T, U>(l, p, CO2Layout::NZ, true, at))
-        cube::fixpipe_to_local(dst, -1, src, l, cube::columns_at_once<T>(CO2Layout::NZ, false), p, nullptr, at);
+    cube_impl::Layout l;
+    if (cube_impl::layout_v220<T, U>(l, p, CO2Layout::NZ, true, at))
+        cube_impl::fixpipe_to_local(dst, -1, src, l, cube_impl::columns_at_once<T>(CO2Layout::NZ, false), p, nullptr, at);
 }
 template <class T, class U, const FixpipeConfig& config = CFG_ROW_MAJOR, class S = uint64_t>
 void Fixpipe(const LocalTensor<T>& dst, const LocalTensor<U>& src, const LocalTensor<S>& cbufWorkspace,
              const FixpipeParamsV220& p, Site at = Site::here()) {
     static_assert(!is_3510 || config.format == CO2Layout::NZ,
                   "Fixpipe to L1 with FixpipeParamsV220 takes CFG_NZ on dav-3510");
-    static_assert(cube::fixpipe_types<T, U>(true),
+    static_assert(cube_impl::fixpipe_types<T, U>(true),
                   "Fixpipe to L1: this combination of element types does not exist for it on this SoC");
     static_assert(std::is_same_v<S, uint64_t>, "Fixpipe: quantization factors are uint64_t");
-    cube::Layout l;
-    if (cube::layout_v220<T, U>(l, p, CO2Layout::NZ, true, at))
-        cube::fixpipe_to_local(dst, -1, src, l, cube::columns_at_once<T>(CO2Layout::NZ, false), p, &cbufWorkspace, at);
+    cube_impl::Layout l;
+    if (cube_impl::layout_v220<T, U>(l, p, CO2Layout::NZ, true, at))
+        cube_impl::fixpipe_to_local(dst, -1, src, l, cube_impl::columns_at_once<T>(CO2Layout::NZ, false), p, &cbufWorkspace, at);
 }
 
 /// The same with the struct of dav-3510; dstStride is in elements in every layout, strides between matrices of L0C in
@@ -650,16 +650,16 @@ void Fixpipe(const LocalTensor<T>& dst, const LocalTensor<U>& src, const LocalTe
 template <class T, class U, const FixpipeConfig& config = CFG_ROW_MAJOR>
 void Fixpipe(const GlobalTensor<T>& dst, const LocalTensor<U>& src, const FixpipeParamsArch3510<config.format>& p,
              Site at = Site::here()) {
-    cube::Layout l;
-    if (cube::layout_3510<T, U>(l, p, true, at))
-        cube::fixpipe_to_global(dst, src, l, cube::columns_at_once<T>(config.format, p.isChannelSplit), p, nullptr, at);
+    cube_impl::Layout l;
+    if (cube_impl::layout_3510<T, U>(l, p, true, at))
+        cube_impl::fixpipe_to_global(dst, src, l, cube_impl::columns_at_once<T>(config.format, p.isChannelSplit), p, nullptr, at);
 }
 template <class T, class U, const FixpipeConfig& config = CFG_ROW_MAJOR>
 void Fixpipe(const GlobalTensor<T>& dst, const LocalTensor<U>& src, const LocalTensor<uint64_t>& cbufWorkspace,
              const FixpipeParamsArch3510<config.format>& p, Site at = Site::here()) {
-    cube::Layout l;
-    if (cube::layout_3510<T, U>(l, p, true, at))
-        cube::fixpipe_to_global(dst, src, l, cube::columns_at_once<T>(config.format, p.isChannelSplit), p,
+    cube_impl::Layout l;
+    if (cube_impl::layout_3510<T, U>(l, p, true, at))
+        cube_impl::fixpipe_to_global(dst, src, l, cube_impl::columns_at_once<T>(config.format, p.isChannelSplit), p,
                                 &cbufWorkspace, at);
 }
 /// To L1, or with config.isToUB to the UB of vector core subBlockId; dualDstCtl 1, 2: the first half of the rows, of
@@ -667,12 +667,12 @@ void Fixpipe(const GlobalTensor<T>& dst, const LocalTensor<U>& src, const LocalT
 template <class T, class U, const FixpipeConfig& config = CFG_ROW_MAJOR>
 void Fixpipe(const LocalTensor<T>& dst, const LocalTensor<U>& src, const FixpipeParamsArch3510<config.format>& p,
              Site at = Site::here()) {
-    cube::fixpipe_local_3510<T, U, config>(dst, src, nullptr, p, at);
+    cube_impl::fixpipe_local_3510<T, U, config>(dst, src, nullptr, p, at);
 }
 template <class T, class U, const FixpipeConfig& config = CFG_ROW_MAJOR>
 void Fixpipe(const LocalTensor<T>& dst, const LocalTensor<U>& src, const LocalTensor<uint64_t>& cbufWorkspace,
              const FixpipeParamsArch3510<config.format>& p, Site at = Site::here()) {
-    cube::fixpipe_local_3510<T, U, config>(dst, src, &cbufWorkspace, p, at);
+    cube_impl::fixpipe_local_3510<T, U, config>(dst, src, &cbufWorkspace, p, at);
 }
 
 }  // namespace AscendC

@@ -70,7 +70,7 @@ struct LoadData2dTransposeParamsV2 {
     uint8_t addrMode = 0;
 };
 
-namespace cube {
+namespace cube_impl {
 
 /// Bits of an element; packed types have two in a byte.
 template <class T>
@@ -78,7 +78,7 @@ constexpr int bits_of() {
     return emulator::numbers::is_packed<T>() ? 4 : 8 * static_cast<int>(sizeof(T));
 }
 /// Columns of a fractal.
-constexpr int64_t columns_of(int bits) { return C0_BYTES * 8 / bits; }
+constexpr int64_t columns_of(int bits) { return emu::C0_BYTES * 8 / bits; }
 /// Fractals that a transposition turns together into as many: a square of max(16, c0) rows and columns.
 constexpr int64_t fractals_of_square(int bits) { return bits == 32 ? 2 : std::max<int64_t>(1, 16 / bits); }
 
@@ -91,12 +91,12 @@ struct Square {
 template <int bits>
 int64_t square_byte(const int64_t* fractals, int64_t row, int64_t column) {
     constexpr int64_t c0 = columns_of(bits);
-    return fractals[row / FRACTAL_ROWS + column / c0] + row % FRACTAL_ROWS * C0_BYTES + column % c0 * C0_BYTES / c0;
+    return fractals[row / emu::FRACTAL_ROWS + column / c0] + row % emu::FRACTAL_ROWS * emu::C0_BYTES + column % c0 * emu::C0_BYTES / c0;
 }
 
 template <int bits>
 void transpose_square(uint8_t* out, const uint8_t* in, const Square& square) {
-    constexpr int64_t side = std::max(FRACTAL_ROWS, columns_of(bits));
+    constexpr int64_t side = std::max(emu::FRACTAL_ROWS, columns_of(bits));
     for (int64_t row = 0; row < side; ++row)
         for (int64_t column = 0; column < side; ++column) {
             const uint8_t* const from = in + square_byte<bits>(square.source, column, row);
@@ -113,11 +113,11 @@ void transpose_square(uint8_t* out, const uint8_t* in, const Square& square) {
 /// Undefined elements of the source of a transposed square are undefined in the destination.
 template <int bits>
 void forget_square(const emulator::Access& destination, const emulator::Access& source, const Square& square) {
-    constexpr int64_t side = std::max(FRACTAL_ROWS, columns_of(bits)), size = bits / 8 ? bits / 8 : 1;
+    constexpr int64_t side = std::max(emu::FRACTAL_ROWS, columns_of(bits)), size = bits / 8 ? bits / 8 : 1;
     bool any = false;
     for (int64_t i = 0; i < fractals_of_square(bits); ++i)
         any |= !emulator::unwritten(source.space, source.begin + square.source[i],
-                                    source.begin + square.source[i] + FRACTAL_BYTES)
+                                    source.begin + square.source[i] + emu::FRACTAL_BYTES)
                     .empty();
     if (!any) return;
     emulator::Access one = destination;
@@ -181,8 +181,8 @@ inline void load(emulator::Instruction instruction, const Place dst, const Place
         }
         for (const Square& square : squares) {
             std::memcpy(dst.host + square.destination[0], src.host + square.source[0],
-                        static_cast<size_t>(fractals * FRACTAL_BYTES));
-            forget_copied(dst.access, square.destination[0], src.access, square.source[0], fractals * FRACTAL_BYTES);
+                        static_cast<size_t>(fractals * emu::FRACTAL_BYTES));
+            forget_copied(dst.access, square.destination[0], src.access, square.source[0], fractals * emu::FRACTAL_BYTES);
         }
     });
 }
@@ -200,14 +200,14 @@ inline void load_2d(const Place dst, const Place src, int bits, const LoadData2D
                            "ifTranspose turns 16-bit types only; take LoadDataWithTranspose.") ||
         !emulator::require(p.addrMode == 0, "argument", at, call, "addrMode is 1; from L1 only 0 is configurable."))
         return;
-    const int64_t pitch = (1 + (is_3510 ? 0 : p.dstGap)) * FRACTAL_BYTES, begin = p.startIndex * FRACTAL_BYTES;
+    const int64_t pitch = (1 + (is_3510 ? 0 : p.dstGap)) * emu::FRACTAL_BYTES, begin = p.startIndex * emu::FRACTAL_BYTES;
     std::vector<Square> squares(p.repeatTimes);
     for (int64_t i = 0; i < p.repeatTimes; ++i)
-        squares[static_cast<size_t>(i)] = {{begin + i * p.srcStride * FRACTAL_BYTES}, {i * pitch}};
+        squares[static_cast<size_t>(i)] = {{begin + i * p.srcStride * emu::FRACTAL_BYTES}, {i * pitch}};
     using Kind = emulator::Access::Kind;
-    load(load_instruction(call, at, dst.space(), p.repeatTimes * FRACTAL_BYTES), dst, src,
-         repeated(src.bytes(Kind::Read, "src", begin, FRACTAL_BYTES), p.repeatTimes, p.srcStride * FRACTAL_BYTES),
-         repeated(dst.bytes(Kind::Write, "dst", 0, FRACTAL_BYTES, FRACTAL_BYTES), p.repeatTimes, pitch), bits,
+    load(load_instruction(call, at, dst.space(), p.repeatTimes * emu::FRACTAL_BYTES), dst, src,
+         repeated(src.bytes(Kind::Read, "src", begin, emu::FRACTAL_BYTES), p.repeatTimes, p.srcStride * emu::FRACTAL_BYTES),
+         repeated(dst.bytes(Kind::Write, "dst", 0, emu::FRACTAL_BYTES, emu::FRACTAL_BYTES), p.repeatTimes, pitch), bits,
          std::move(squares), 1, p.ifTranspose);
 }
 
@@ -223,21 +223,21 @@ inline void load_2d_global(const Place dst, const Place src, const LoadData2DPar
                                    : "from global memory dst has to be at A1, B1, A2 or B2.") ||
         !emulator::require(!p.ifTranspose, "argument", at, call, "ifTranspose exists from L1 only."))
         return;
-    const int64_t pitch = (1 + p.dstGap) * FRACTAL_BYTES, step = (p.addrMode ? -1 : 1) * p.srcStride * FRACTAL_BYTES,
-                  begin = p.startIndex * FRACTAL_BYTES;
+    const int64_t pitch = (1 + p.dstGap) * emu::FRACTAL_BYTES, step = (p.addrMode ? -1 : 1) * p.srcStride * emu::FRACTAL_BYTES,
+                  begin = p.startIndex * emu::FRACTAL_BYTES;
     emulator::Instruction instruction;
     instruction.pipe = emulator::Pipe::MTE2, instruction.name = call, instruction.at = at;
     instruction.cost = emulator::Cost::move(space == Space::L1    ? "GM->L1"
                                             : space == Space::L0A ? "GM->L0A"
                                                                   : "GM->L0B",
-                                            static_cast<uint64_t>(p.repeatTimes * FRACTAL_BYTES));
+                                            static_cast<uint64_t>(p.repeatTimes * emu::FRACTAL_BYTES));
     instruction.accesses = {
-        repeated(src.bytes(Kind::Read, "src", begin, FRACTAL_BYTES, 1), p.repeatTimes, step),
-        repeated(dst.bytes(Kind::Write, "dst", 0, FRACTAL_BYTES, space == Space::L1 ? 32 : FRACTAL_BYTES),
+        repeated(src.bytes(Kind::Read, "src", begin, emu::FRACTAL_BYTES, 1), p.repeatTimes, step),
+        repeated(dst.bytes(Kind::Write, "dst", 0, emu::FRACTAL_BYTES, space == Space::L1 ? 32 : emu::FRACTAL_BYTES),
                  p.repeatTimes, pitch)};
     emulator::issue(std::move(instruction), [=] {
         for (int64_t i = 0; i < p.repeatTimes; ++i)
-            std::memcpy(dst.host + i * pitch, src.host + begin + i * step, FRACTAL_BYTES);
+            std::memcpy(dst.host + i * pitch, src.host + begin + i * step, emu::FRACTAL_BYTES);
     });
 }
 
@@ -254,9 +254,9 @@ inline void load_2d_v2(const Place dst, const Place src, int bits, const LoadDat
              std::string(beside ? "kStep" : "mStep") + " is " + std::to_string(beside ? p.kStep : p.mStep) +
                  "; to transpose this type it has to be a multiple of " + std::to_string(together) + ".")))
         return;
-    const int64_t source_pitch = p.srcStride * FRACTAL_BYTES, pitch = p.dstStride * FRACTAL_BYTES;
+    const int64_t source_pitch = p.srcStride * emu::FRACTAL_BYTES, pitch = p.dstStride * emu::FRACTAL_BYTES;
     const int64_t begin =
-        (static_cast<int64_t>(p.kStartPosition) * std::abs(p.srcStride) + p.mStartPosition) * FRACTAL_BYTES;
+        (static_cast<int64_t>(p.kStartPosition) * std::abs(p.srcStride) + p.mStartPosition) * emu::FRACTAL_BYTES;
     std::vector<Square> squares;
     int64_t rows = p.mStep, columns = p.kStep;  // of fractals in the destination
     if (!p.ifTranspose) {
@@ -268,18 +268,18 @@ inline void load_2d_v2(const Place dst, const Place src, int bits, const LoadDat
             for (int64_t k = 0; k < p.kStep; k += beside ? together : 1) {
                 Square square{};
                 for (int64_t i = 0; i < together; ++i) {
-                    square.source[i] = begin + (beside ? (k + i) * source_pitch + m * FRACTAL_BYTES
-                                                       : k * source_pitch + (m + i) * FRACTAL_BYTES);
-                    square.destination[i] = beside ? (m * together + i) * pitch + k / together * FRACTAL_BYTES
-                                                   : m / together * pitch + (k * together + i) * FRACTAL_BYTES;
+                    square.source[i] = begin + (beside ? (k + i) * source_pitch + m * emu::FRACTAL_BYTES
+                                                       : k * source_pitch + (m + i) * emu::FRACTAL_BYTES);
+                    square.destination[i] = beside ? (m * together + i) * pitch + k / together * emu::FRACTAL_BYTES
+                                                   : m / together * pitch + (k * together + i) * emu::FRACTAL_BYTES;
                 }
                 squares.push_back(square);
             }
     }
     using Kind = emulator::Access::Kind;
-    load(load_instruction(call, at, dst.space(), p.mStep * p.kStep * FRACTAL_BYTES), dst, src,
-         repeated(src.bytes(Kind::Read, "src", begin, p.mStep * FRACTAL_BYTES), p.kStep, source_pitch),
-         repeated(dst.bytes(Kind::Write, "dst", 0, rows * FRACTAL_BYTES, FRACTAL_BYTES), columns, pitch), bits,
+    load(load_instruction(call, at, dst.space(), p.mStep * p.kStep * emu::FRACTAL_BYTES), dst, src,
+         repeated(src.bytes(Kind::Read, "src", begin, p.mStep * emu::FRACTAL_BYTES), p.kStep, source_pitch),
+         repeated(dst.bytes(Kind::Write, "dst", 0, rows * emu::FRACTAL_BYTES, emu::FRACTAL_BYTES), columns, pitch), bits,
          std::move(squares), p.mStep, p.ifTranspose);
 }
 
@@ -327,20 +327,20 @@ inline void load_transposed(const Place dst, const Place src, int bits, const Tr
     for (int64_t repeat = 0; repeat < p.repeats; ++repeat)
         for (int64_t i = 0; i < together; ++i) {
             squares[static_cast<size_t>(repeat)].source[i] =
-                (p.start + repeat * p.source_step + i * p.source_fractal_step) * FRACTAL_BYTES;
+                (p.start + repeat * p.source_step + i * p.source_fractal_step) * emu::FRACTAL_BYTES;
             squares[static_cast<size_t>(repeat)].destination[i] =
-                (repeat * p.destination_step + i * p.destination_fractal_step) * FRACTAL_BYTES;
+                (repeat * p.destination_step + i * p.destination_fractal_step) * emu::FRACTAL_BYTES;
         }
     using Kind = emulator::Access::Kind;
-    load(load_instruction(call, at, dst.space(), p.repeats * together * FRACTAL_BYTES), dst, src,
-         repeated(src.bytes(Kind::Read, "src", p.start * FRACTAL_BYTES, FRACTAL_BYTES), together,
-                  p.source_fractal_step * FRACTAL_BYTES, p.repeats, p.source_step * FRACTAL_BYTES),
-         repeated(dst.bytes(Kind::Write, "dst", 0, FRACTAL_BYTES, FRACTAL_BYTES), together,
-                  p.destination_fractal_step * FRACTAL_BYTES, p.repeats, p.destination_step * FRACTAL_BYTES),
+    load(load_instruction(call, at, dst.space(), p.repeats * together * emu::FRACTAL_BYTES), dst, src,
+         repeated(src.bytes(Kind::Read, "src", p.start * emu::FRACTAL_BYTES, emu::FRACTAL_BYTES), together,
+                  p.source_fractal_step * emu::FRACTAL_BYTES, p.repeats, p.source_step * emu::FRACTAL_BYTES),
+         repeated(dst.bytes(Kind::Write, "dst", 0, emu::FRACTAL_BYTES, emu::FRACTAL_BYTES), together,
+                  p.destination_fractal_step * emu::FRACTAL_BYTES, p.repeats, p.destination_step * emu::FRACTAL_BYTES),
          bits, std::move(squares), 1, true);
 }
 
-}  // namespace cube
+}  // namespace cube_impl
 
 // ---- LoadData 2D ---------------------------------------------------------------------------------------------------
 
@@ -348,9 +348,9 @@ inline void load_transposed(const Place dst, const Place src, int bits, const Tr
 /// i), each transposed with ifTranspose (16-bit types only). Source: LoadData (2D).
 template <class T>
 void LoadData(const LocalTensor<T>& dst, const LocalTensor<T>& src, const LoadData2DParams& p, Site at = Site::here()) {
-    static_assert(cube::load_2d_type<T>(), "LoadData with LoadData2DParams: this element type does not exist for it");
+    static_assert(cube_impl::load_2d_type<T>(), "LoadData with LoadData2DParams: this element type does not exist for it");
     EMULATOR_USES("asc_uses_cube");
-    cube::load_2d(cube::place(dst), cube::place(src), cube::bits_of<T>(), p, at);
+    cube_impl::load_2d(cube_impl::place(dst), cube_impl::place(src), cube_impl::bits_of<T>(), p, at);
 }
 
 /// The same from global memory, pipe MTE2, not transposed: to L1, on dav-2201 to L0A and L0B as well. addrMode 1 goes
@@ -358,9 +358,9 @@ void LoadData(const LocalTensor<T>& dst, const LocalTensor<T>& src, const LoadDa
 template <class T>
 void LoadData(const LocalTensor<T>& dst, const GlobalTensor<T>& src, const LoadData2DParams& p,
               Site at = Site::here()) {
-    static_assert(cube::load_2d_type<T>(), "LoadData with LoadData2DParams: this element type does not exist for it");
+    static_assert(cube_impl::load_2d_type<T>(), "LoadData with LoadData2DParams: this element type does not exist for it");
     EMULATOR_USES("asc_uses_cube");
-    cube::load_2d_global(cube::place(dst), cube::place(src), p, at);
+    cube_impl::load_2d_global(cube_impl::place(dst), cube_impl::place(src), p, at);
 }
 
 /// mStep x kStep fractals of an NZ matrix in L1, srcStride fractals from one column of them to the next, from row of
@@ -371,12 +371,12 @@ void LoadData(const LocalTensor<T>& dst, const GlobalTensor<T>& src, const LoadD
 template <class T>
 void LoadData(const LocalTensor<T>& dst, const LocalTensor<T>& src, const LoadData2DParamsV2& p,
               Site at = Site::here()) {
-    static_assert(cube::on_3510<T>(), "LoadData with LoadData2DParamsV2 exists on dav-3510 only");
-    static_assert(cube::one_of<T, half, bfloat16_t, int32_t, uint32_t, float, int8_t, uint8_t>() || cube::fp8<T>() ||
-                      cube::fp4<T>(),
+    static_assert(cube_impl::on_3510<T>(), "LoadData with LoadData2DParamsV2 exists on dav-3510 only");
+    static_assert(cube_impl::one_of<T, half, bfloat16_t, int32_t, uint32_t, float, int8_t, uint8_t>() || cube_impl::fp8<T>() ||
+                      cube_impl::fp4<T>(),
                   "LoadData with LoadData2DParamsV2: this element type does not exist for it");
     EMULATOR_USES("asc_uses_cube");
-    cube::load_2d_v2(cube::place(dst), cube::place(src), cube::bits_of<T>(), p, at);
+    cube_impl::load_2d_v2(cube_impl::place(dst), cube_impl::place(src), cube_impl::bits_of<T>(), p, at);
 }
 
 /// LoadData V2 of an MX matrix together with its scales: xStep rows of yStep scale fractals (16 x 2 scales, 32 bytes),
@@ -384,12 +384,12 @@ void LoadData(const LocalTensor<T>& dst, const LocalTensor<T>& src, const LoadDa
 template <class T, class U = T>
 void LoadData(const LocalTensor<U>& dst, const LocalTensor<T>& src, const LocalTensor<fp8_e8m0_t>& srcMx,
               const LoadData2DParamsV2& p, const LoadData2DMxParams& mx, Site at = Site::here()) {
-    static_assert(cube::on_3510<T>(), "LoadData with scales exists on dav-3510 only");
+    static_assert(cube_impl::on_3510<T>(), "LoadData with scales exists on dav-3510 only");
     static_assert(std::is_same_v<T, U>, "LoadData with scales: dst and src have to be of one type");
-    static_assert(cube::fp4<T>() || cube::one_of<T, fp8_e4m3fn_t, fp8_e5m2_t>(),
+    static_assert(cube_impl::fp4<T>() || cube_impl::one_of<T, fp8_e4m3fn_t, fp8_e5m2_t>(),
                   "LoadData with scales: this element type does not exist for it");
     LoadData(dst, src, p, at);
-    cube::load_scales(cube::place(dst), cube::place(srcMx), mx, at);
+    cube_impl::load_scales(cube_impl::place(dst), cube_impl::place(srcMx), mx, at);
 }
 
 // ---- LoadDataWithTranspose -----------------------------------------------------------------------------------------
@@ -400,11 +400,11 @@ void LoadData(const LocalTensor<U>& dst, const LocalTensor<T>& src, const LocalT
 template <class T>
 void LoadDataWithTranspose(const LocalTensor<T>& dst, const LocalTensor<T>& src, const LoadData2dTransposeParams& p,
                            Site at = Site::here()) {
-    static_assert(cube::one_of<T, int8_t, uint8_t, half, bfloat16_t, int32_t, uint32_t, float>(),
+    static_assert(cube_impl::one_of<T, int8_t, uint8_t, half, bfloat16_t, int32_t, uint32_t, float>(),
                   "LoadDataWithTranspose: this element type does not exist for it");
     EMULATOR_USES("asc_uses_cube");
-    constexpr int64_t square = cube::fractals_of_square(cube::bits_of<T>());
-    cube::load_transposed(cube::place(dst), cube::place(src), cube::bits_of<T>(),
+    constexpr int64_t square = cube_impl::fractals_of_square(cube_impl::bits_of<T>());
+    cube_impl::load_transposed(cube_impl::place(dst), cube_impl::place(src), cube_impl::bits_of<T>(),
                           {p.repeatTimes, p.startIndex * square, (p.addrMode ? -1 : 1) * p.srcStride * square, 1,
                            p.dstGap + 1, p.dstFracGap + 1},
                           at);
@@ -416,12 +416,12 @@ void LoadDataWithTranspose(const LocalTensor<T>& dst, const LocalTensor<T>& src,
 template <class T>
 void LoadDataWithTranspose(const LocalTensor<T>& dst, const LocalTensor<T>& src, const LoadData2dTransposeParamsV2& p,
                            Site at = Site::here()) {
-    static_assert(cube::on_3510<T>(), "LoadDataWithTranspose with LoadData2dTransposeParamsV2 exists on dav-3510 only");
-    static_assert(cube::one_of<T, int8_t, uint8_t, half, bfloat16_t>(),
+    static_assert(cube_impl::on_3510<T>(), "LoadDataWithTranspose with LoadData2dTransposeParamsV2 exists on dav-3510 only");
+    static_assert(cube_impl::one_of<T, int8_t, uint8_t, half, bfloat16_t>(),
                   "LoadDataWithTranspose with LoadData2dTransposeParamsV2: 8 and 16 bits only");
-    if (!cube::in_range(p.repeatTimes, 1, 255, "repeatTimes", "LoadDataWithTranspose", at)) return;
+    if (!cube_impl::in_range(p.repeatTimes, 1, 255, "repeatTimes", "LoadDataWithTranspose", at)) return;
     EMULATOR_USES("asc_uses_cube");
-    cube::load_transposed(cube::place(dst), cube::place(src), cube::bits_of<T>(),
+    cube_impl::load_transposed(cube_impl::place(dst), cube_impl::place(src), cube_impl::bits_of<T>(),
                           {p.repeatTimes, p.startIndex, (p.addrMode ? -1 : 1) * p.srcStride, p.srcFracGap + 1,
                            p.dstGap + 1, p.dstFracGap + 1},
                           at);
@@ -477,7 +477,7 @@ struct LoadDataRepeatParamWithStride : LoadDataRepeatParam {
 inline void SetFmatrix(uint16_t l1H, uint16_t l1W, const uint8_t padList[PAD_SIZE], const FmatrixMode& fmatrixMode,
                        Site at = Site::here()) {
     const char* const call = "SetFmatrix";
-    if (!cube::in_range(l1H, 1, 32767, "l1H", call, at) || !cube::in_range(l1W, 1, 32767, "l1W", call, at) ||
+    if (!cube_impl::in_range(l1H, 1, 32767, "l1H", call, at) || !cube_impl::in_range(l1W, 1, 32767, "l1W", call, at) ||
         !emulator::require(fmatrixMode == FmatrixMode::FMATRIX_LEFT, "argument", at, call,
                            "only FMATRIX_LEFT is supported."))
         return;
@@ -497,7 +497,7 @@ void SetLoadDataPaddingValue(const T padValue) {
 /// Repeats of LoadData 3D and, on dav-3510, fractals from one column of the result to the next. Repeats beyond one are
 /// not modelled. Source: SetLoadDataRepeat.
 inline void SetLoadDataRepeat(const LoadDataRepeatParam& p, Site at = Site::here()) {
-    if (!cube::in_range(p.repeatMode, 0, 1, "repeatMode", "SetLoadDataRepeat", at)) return;
+    if (!cube_impl::in_range(p.repeatMode, 0, 1, "repeatMode", "SetLoadDataRepeat", at)) return;
     emulator::core().control.load_repeat = p.repeatStride | static_cast<uint64_t>(p.repeatTime) << 16 |
                                            static_cast<uint64_t>(p.repeatMode) << 24 |
                                            static_cast<uint64_t>(p.dstStride) << 32 | 1ull << 63;
@@ -516,7 +516,7 @@ inline void SetLoadDataBoundary(uint32_t boundaryValue, Site at = Site::here()) 
     emulator::scalar_work(1);
 }
 
-namespace cube {
+namespace cube_impl {
 
 /// img2col: row m of the matrix is an output position, column k runs over (c1, filter row, filter column, c0).
 struct Image {
@@ -532,7 +532,7 @@ struct Image {
         const int64_t h = m / columns() * stride_h + tap / filter_w * dilation_h - pad_top;
         const int64_t w = m % columns() * stride_w + tap % filter_w * dilation_w - pad_left;
         if (h < 0 || h >= height || w < 0 || w >= width) return -1;
-        return ((channel * height + h) * width + w) * C0_BYTES;
+        return ((channel * height + h) * width + w) * emu::C0_BYTES;
     }
     bool plain() const {
         return filter_w == 1 && filter_h == 1 && stride_w == 1 && stride_h == 1 &&
@@ -607,29 +607,29 @@ void load_image(const char* call, const Place dst, const Place src, const LoadDa
     // K of a transposed matrix of 32 bits comes in pairs of groups: it is aligned to 16 (kDirectionAlign of Mmad).
     const int64_t groups = !transpose ? k_groups : sizeof(T) == 4 ? (m_count + 15) / 16 * 2 : (m_count + c0 - 1) / c0;
     const bool zz = !is_3510 && !to_b;
-    const int64_t block_pitch = zz ? groups * FRACTAL_BYTES : FRACTAL_BYTES;
+    const int64_t block_pitch = zz ? groups * emu::FRACTAL_BYTES : emu::FRACTAL_BYTES;
     const int64_t group_pitch =
-        zz ? FRACTAL_BYTES : (is_3510 ? static_cast<int64_t>(repeat >> 32 & 0xffff) : row_blocks) * FRACTAL_BYTES;
-    emulator::Instruction instruction = load_instruction(call, at, dst.space(), row_blocks * groups * FRACTAL_BYTES);
+        zz ? emu::FRACTAL_BYTES : (is_3510 ? static_cast<int64_t>(repeat >> 32 & 0xffff) : row_blocks) * emu::FRACTAL_BYTES;
+    emulator::Instruction instruction = load_instruction(call, at, dst.space(), row_blocks * groups * emu::FRACTAL_BYTES);
     const int64_t m_first = p.mStartPt, m_last = std::min(m_first + m_count, all_rows);
     Access from;
     if (image.plain()) {
         from =
-            repeated(src.bytes(Access::Kind::Read, "src", (k_first * image.height * image.width + m_first) * C0_BYTES,
-                               (m_last - m_first) * C0_BYTES),
-                     k_groups, image.height * image.width * C0_BYTES);
+            repeated(src.bytes(Access::Kind::Read, "src", (k_first * image.height * image.width + m_first) * emu::C0_BYTES,
+                               (m_last - m_first) * emu::C0_BYTES),
+                     k_groups, image.height * image.width * emu::C0_BYTES);
     } else {
-        const int64_t plane = image.height * image.width * C0_BYTES, taps = filter_w * filter_h;
+        const int64_t plane = image.height * image.width * emu::C0_BYTES, taps = filter_w * filter_h;
         const int64_t first = k_first / taps, last = (k_first + k_groups - 1) / taps;
         from = src.bytes(Access::Kind::Read, "src", first * plane, (last - first + 1) * plane);
     }
     from.carries = true;
-    Access to = repeated(dst.bytes(Access::Kind::Write, "dst", 0, 16 * C0_BYTES, FRACTAL_BYTES), groups, group_pitch,
+    Access to = repeated(dst.bytes(Access::Kind::Write, "dst", 0, 16 * emu::C0_BYTES, emu::FRACTAL_BYTES), groups, group_pitch,
                          rows / 16, block_pitch);
     instruction.accesses = {from, to};
     if (rows % 16)
         instruction.accesses.push_back(repeated(dst.bytes(Access::Kind::Write, "dst", rows / 16 * block_pitch,
-                                                          rows % 16 * C0_BYTES, rows < 16 ? FRACTAL_BYTES : 1),
+                                                          rows % 16 * emu::C0_BYTES, rows < 16 ? emu::FRACTAL_BYTES : 1),
                                                 groups, group_pitch));
     T padding;
     std::memcpy(&padding, &control.padding_value, sizeof(T));
@@ -638,7 +638,7 @@ void load_image(const char* call, const Place dst, const Place src, const LoadDa
         Access cell = to;
         cell.runs = cell.groups = 1;
         const auto element = [=](int64_t row, int64_t column) {
-            return row / 16 * block_pitch + column / c0 * group_pitch + row % 16 * C0_BYTES +
+            return row / 16 * block_pitch + column / c0 * group_pitch + row % 16 * emu::C0_BYTES +
                    column % c0 * static_cast<int64_t>(sizeof(T));
         };
         const auto undefined = [&](int64_t row, int64_t column, int64_t bytes) {
@@ -647,7 +647,7 @@ void load_image(const char* call, const Place dst, const Place src, const LoadDa
         };
         const bool whole =
             emulator::unwritten(from.space, from.begin,
-                                from.begin + image.channel_groups * image.height * image.width * C0_BYTES)
+                                from.begin + image.channel_groups * image.height * image.width * emu::C0_BYTES)
                 .empty();
         const int64_t reach = transpose ? groups * c0 : m_count;  // a transposed matrix has its last groups whole
         for (int64_t k = 0; k < k_groups; ++k)
@@ -663,16 +663,16 @@ void load_image(const char* call, const Place dst, const Place src, const LoadDa
                 if (transpose)
                     for (int64_t i = 0; i < c0; ++i) std::memcpy(dst.host + element(k * c0 + i, m), row + i, sizeof(T));
                 else
-                    std::memcpy(dst.host + element(m, k * c0), row, C0_BYTES);
+                    std::memcpy(dst.host + element(m, k * c0), row, emu::C0_BYTES);
                 const bool missing =
                     !inside ||
                     (!whole && byte >= 0 &&
-                     !emulator::unwritten(from.space, from.begin + byte, from.begin + byte + C0_BYTES).empty());
+                     !emulator::unwritten(from.space, from.begin + byte, from.begin + byte + emu::C0_BYTES).empty());
                 if (!missing) continue;
                 if (transpose)
                     for (int64_t i = 0; i < c0; ++i) undefined(k * c0 + i, m, sizeof(T));
                 else
-                    undefined(m, k * c0, C0_BYTES);
+                    undefined(m, k * c0, emu::C0_BYTES);
             }
     });
 }
@@ -705,7 +705,7 @@ void load_image_as(const char* call, const LocalTensor<T>& dst, const LocalTenso
         at);
 }
 
-}  // namespace cube
+}  // namespace cube_impl
 
 /// A block of the matrix that img2col makes of an NC1HWC0 feature map in L1: with a 1 x 1 filter, stride 1 and no
 /// padding the NZ matrix itself, l1H * l1W rows of channelSize columns. mExtension rows from mStartPt, kExtension
@@ -716,18 +716,18 @@ void LoadData(const LocalTensor<T>& dst, const LocalTensor<T>& src, const LoadDa
               Site at = Site::here()) {
     static_assert(std::is_same_v<T, U>,
                   "LoadData with LoadData3DParamsV2: the parameters have to be of the tensor's type");
-    static_assert(cube::load_3d_type<T>(),
+    static_assert(cube_impl::load_3d_type<T>(),
                   "LoadData with LoadData3DParamsV2: this element type does not exist for it on this SoC");
-    cube::load_image_as("LoadData", dst, src, p, config, at);
+    cube_impl::load_image_as("LoadData", dst, src, p, config, at);
 }
 /// The same, dav-3510 only. Source: LoadDataWithStride.
 template <class T, const IsResetLoad3dConfig& config = IS_RESER_LOAD3D_DEFAULT_CONFIG, class U = T>
 void LoadDataWithStride(const LocalTensor<T>& dst, const LocalTensor<T>& src, const LoadData3DParamsV2<U>& p,
                         Site at = Site::here()) {
-    static_assert(cube::on_3510<T>(), "LoadDataWithStride exists on dav-3510 only");
+    static_assert(cube_impl::on_3510<T>(), "LoadDataWithStride exists on dav-3510 only");
     static_assert(std::is_same_v<T, U>, "LoadDataWithStride: the parameters have to be of the tensor's type");
-    static_assert(cube::load_3d_type<T>(), "LoadDataWithStride: this element type does not exist for it");
-    cube::load_image_as("LoadDataWithStride", dst, src, p, config, at);
+    static_assert(cube_impl::load_3d_type<T>(), "LoadDataWithStride: this element type does not exist for it");
+    cube_impl::load_image_as("LoadDataWithStride", dst, src, p, config, at);
 }
 
 }  // namespace AscendC

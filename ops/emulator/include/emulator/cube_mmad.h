@@ -50,7 +50,7 @@ inline void SetMMRowMajor() { emulator::scalar_work(1); }
 inline void SetMMColumnMajor() { emulator::scalar_work(1); }
 inline void SetMMLayoutTransform(bool) { emulator::scalar_work(1); }
 
-namespace cube {
+namespace cube_impl {
 
 /// Bytes of the part of an operand that a product uses: `rows` in blocks of 16 and `columns` in groups of `group`
 /// elements (row_bytes bytes), with block and group pitch in bytes. The rest of the last fractals is not read.
@@ -195,9 +195,9 @@ inline void multiply(const Product& p, const Operands& o, const Element& left, c
     const auto a = room(rows * wide), b = room(LANES * p.k), line = room(wide), sums = room(rows * LANES);
     for (int64_t row = 0; row < p.m; ++row)
         unpack_line(a.get() + row * wide, p, left, o.a_scales, row, [&](int64_t group) {
-            if (p.gemv) return o.a + group * C0_BYTES;
+            if (p.gemv) return o.a + group * emu::C0_BYTES;
             const int64_t fractal = p.zz ? row / 16 * p.k_groups + group : group * m_blocks + row / 16;
-            return o.a + fractal * FRACTAL_BYTES + row % 16 * C0_BYTES;
+            return o.a + fractal * emu::FRACTAL_BYTES + row % 16 * emu::C0_BYTES;
         });
     std::fill(a.get() + p.m * wide, a.get() + rows * wide, 0.0f);
     for (int64_t block = 0; block < n_blocks; ++block) {
@@ -205,7 +205,7 @@ inline void multiply(const Product& p, const Operands& o, const Element& left, c
         if (columns < LANES) std::fill(b.get(), b.get() + LANES * p.k, 0.0f);
         for (int64_t column = 0; column < columns; ++column) {
             unpack_line(line.get(), p, right, o.b_scales, block * LANES + column, [&](int64_t group) {
-                return o.b + (group * n_blocks + block) * FRACTAL_BYTES + column * C0_BYTES;
+                return o.b + (group * n_blocks + block) * emu::FRACTAL_BYTES + column * emu::C0_BYTES;
             });
             for (int64_t k = 0; k < p.k; ++k) b[static_cast<size_t>(k * LANES + column)] = line[static_cast<size_t>(k)];
         }
@@ -318,13 +318,13 @@ inline void issue_mmad(const char* call, bool mx, const Place dst, const Place f
     const uint32_t align = mx && !left.packed ? 1024 : 512;
     auto& accesses = instruction.accesses;
     if (gemv)
-        accesses.push_back(fm.bytes(Access::Kind::Read, "fm", 0, (p.k * C0_BYTES + c0 - 1) / c0, align));
+        accesses.push_back(fm.bytes(Access::Kind::Read, "fm", 0, (p.k * emu::C0_BYTES + c0 - 1) / c0, align));
     else
-        add_tiles(accesses, fm, Access::Kind::Read, "fm", align, p.m, p.k, c0, C0_BYTES,
-                  product.zz ? product.k_groups * FRACTAL_BYTES : FRACTAL_BYTES,
-                  product.zz ? FRACTAL_BYTES : m_blocks * FRACTAL_BYTES);
-    add_tiles(accesses, filter, Access::Kind::Read, "filter", align, p.n, p.k, c0, C0_BYTES, FRACTAL_BYTES,
-              n_blocks * FRACTAL_BYTES);
+        add_tiles(accesses, fm, Access::Kind::Read, "fm", align, p.m, p.k, c0, emu::C0_BYTES,
+                  product.zz ? product.k_groups * emu::FRACTAL_BYTES : emu::FRACTAL_BYTES,
+                  product.zz ? emu::FRACTAL_BYTES : m_blocks * emu::FRACTAL_BYTES);
+    add_tiles(accesses, filter, Access::Kind::Read, "filter", align, p.n, p.k, c0, emu::C0_BYTES, emu::FRACTAL_BYTES,
+              n_blocks * emu::FRACTAL_BYTES);
     const auto scales = [&](Space space, const char* operand, int64_t address, int64_t rows) {
         const int64_t pitch = p.k / 64 * 32;  // a row of scale fractals
         Access access;
@@ -387,7 +387,7 @@ void mmad(const char* call, const LocalTensor<T>& dst, const LocalTensor<A>& fm,
                std::is_same_v<T, int32_t>, p, at);
 }
 
-}  // namespace cube
+}  // namespace cube_impl
 
 /// dst (L0C, m x n) = fm (L0A, m x k) x filter (L0B, k x n), plus what L0C holds with cmatrixInitVal false (plus C2
 /// with cmatrixSource). half, bfloat16, float -> float, int8 -> int32; fp8 and hifloat8 -> float on dav-3510; int4 of
@@ -396,19 +396,19 @@ void mmad(const char* call, const LocalTensor<T>& dst, const LocalTensor<A>& fm,
 template <class T, class U, class S>
 void Mmad(const LocalTensor<T>& dst, const LocalTensor<U>& fm, const LocalTensor<S>& filter, const MmadParams& params,
           Site at = Site::here()) {
-    static_assert(cube::mmad_types<T, U, S>(),
+    static_assert(cube_impl::mmad_types<T, U, S>(),
                   "Mmad: this combination of element types does not exist for it on this SoC");
-    if constexpr (cube::mmad_types<T, U, S>()) cube::mmad<false>("Mmad", dst, fm, filter, nullptr, params, at);
+    if constexpr (cube_impl::mmad_types<T, U, S>()) cube_impl::mmad<false>("Mmad", dst, fm, filter, nullptr, params, at);
 }
 /// The same with C's initial value from `bias`: a row of n numbers in C2, added to every row.
 template <class T, class U, class S, class V>
 void Mmad(const LocalTensor<T>& dst, const LocalTensor<U>& fm, const LocalTensor<S>& filter, const LocalTensor<V>& bias,
           const MmadParams& params, Site at = Site::here()) {
-    static_assert(cube::mmad_types<T, U, S>() && std::is_same_v<T, V>,
+    static_assert(cube_impl::mmad_types<T, U, S>() && std::is_same_v<T, V>,
                   "Mmad: this combination of element types does not exist for it on this SoC");
-    if constexpr (cube::mmad_types<T, U, S>() && std::is_same_v<T, V>) {
-        const cube::Place row = cube::place(bias);
-        cube::mmad<false>("Mmad", dst, fm, filter, &row, params, at);
+    if constexpr (cube_impl::mmad_types<T, U, S>() && std::is_same_v<T, V>) {
+        const cube_impl::Place row = cube_impl::place(bias);
+        cube_impl::mmad<false>("Mmad", dst, fm, filter, &row, params, at);
     }
 }
 
@@ -418,18 +418,18 @@ void Mmad(const LocalTensor<T>& dst, const LocalTensor<U>& fm, const LocalTensor
 template <class T, class U, class S>
 void MmadMx(const LocalTensor<T>& dst, const LocalTensor<U>& fm, const LocalTensor<S>& filter, const MmadParams& params,
             Site at = Site::here()) {
-    static_assert(cube::mmad_mx_types<T, U, S>(),
+    static_assert(cube_impl::mmad_mx_types<T, U, S>(),
                   "MmadMx: this combination of element types does not exist for it on this SoC");
-    if constexpr (cube::mmad_mx_types<T, U, S>()) cube::mmad<true>("MmadMx", dst, fm, filter, nullptr, params, at);
+    if constexpr (cube_impl::mmad_mx_types<T, U, S>()) cube_impl::mmad<true>("MmadMx", dst, fm, filter, nullptr, params, at);
 }
 template <class T, class U, class S, class V>
 void MmadMx(const LocalTensor<T>& dst, const LocalTensor<U>& fm, const LocalTensor<S>& filter,
             const LocalTensor<V>& bias, const MmadParams& params, Site at = Site::here()) {
-    static_assert(cube::mmad_mx_types<T, U, S>() && std::is_same_v<T, V>,
+    static_assert(cube_impl::mmad_mx_types<T, U, S>() && std::is_same_v<T, V>,
                   "MmadMx: this combination of element types does not exist for it on this SoC");
-    if constexpr (cube::mmad_mx_types<T, U, S>() && std::is_same_v<T, V>) {
-        const cube::Place row = cube::place(bias);
-        cube::mmad<true>("MmadMx", dst, fm, filter, &row, params, at);
+    if constexpr (cube_impl::mmad_mx_types<T, U, S>() && std::is_same_v<T, V>) {
+        const cube_impl::Place row = cube_impl::place(bias);
+        cube_impl::mmad<true>("MmadMx", dst, fm, filter, &row, params, at);
     }
 }
 

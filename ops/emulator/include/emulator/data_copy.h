@@ -45,6 +45,8 @@ struct DataCopyPadExtParams {
 /// How the rows of a DataCopyPad lie in UB: each from a block of 32 bytes on, or one behind the other (dav-3510).
 enum class PaddingMode : uint8_t { Normal = 0, Compact };
 
+namespace emu {
+
 /// Rows of a copy: `count` rows of `bytes`, at pitches that may differ on both sides.
 struct Rows {
     int64_t count, bytes, source_pitch, destination_pitch;
@@ -68,8 +70,10 @@ void store_row(uint8_t* to, const uint8_t* from, int64_t bytes, const emulator::
     }
 }
 
+}  // namespace emu
+
 // In a namespace of its own, so that a kernel may use these names.
-namespace copying {
+namespace copy_impl {
 
 /// What stands before and behind the bytes of a row in UB, up to whole blocks of 32 bytes. Source: the page of DataCopyPad
 /// (GM to UB): without paddings the rest of the last block is filled with the row's first element; with them, paddings and
@@ -126,7 +130,7 @@ inline bool in_reach(const LocalTensor<uint8_t>& dst, const char* call, Site at)
 
 inline const char* path_into(const LocalTensor<uint8_t>& dst) { return dst.space() == emulator::Space::UB ? "GM->UB" : "GM->L1"; }
 
-inline void copy_in(const char* call, Site at, const LocalTensor<uint8_t>& dst, const GlobalTensor<uint8_t>& src, Rows rows,
+inline void copy_in(const char* call, Site at, const LocalTensor<uint8_t>& dst, const GlobalTensor<uint8_t>& src, emu::Rows rows,
                     PadFill fill, Filler value) {
     using emulator::Access;
     if (!in_reach(dst, call, at)) return;
@@ -163,7 +167,7 @@ inline void copy_in(const char* call, Site at, const LocalTensor<uint8_t>& dst, 
 }
 
 /// Rows one behind the other; behind the last, up to a block of 32 bytes, nothing is defined. Unknown: what stands there.
-inline void copy_compact(Site at, const LocalTensor<uint8_t>& dst, const GlobalTensor<uint8_t>& src, Rows rows) {
+inline void copy_compact(Site at, const LocalTensor<uint8_t>& dst, const GlobalTensor<uint8_t>& src, emu::Rows rows) {
     using emulator::Access;
     if (!in_reach(dst, "DataCopyPad", at)) return;
     const int64_t bytes = rows.count * rows.bytes, rest = (bytes + 31) / 32 * 32 - bytes;
@@ -187,20 +191,22 @@ struct Store {
     void (*row)(uint8_t*, const uint8_t*, int64_t, const emulator::Control&);
     uint8_t atomic_type;
     template <class T>
-    static Store of() { return {store_row<T>, atomic::type<T>()}; }
+    static Store of() { return {emu::store_row<T>, atomic_impl::type<T>()}; }
 };
 
-inline void copy_out(const char* call, Site at, const GlobalTensor<uint8_t>& dst, const LocalTensor<uint8_t>& src, Rows rows,
-                     uint32_t destination_align, Store store) {
+/// `from_l1`: the form takes L1 as well, as DataCopy does on dav-2201. Unknown: the rate of that path; it costs no time.
+inline void copy_out(const char* call, Site at, const GlobalTensor<uint8_t>& dst, const LocalTensor<uint8_t>& src, emu::Rows rows,
+                     uint32_t destination_align, Store store, bool from_l1 = false) {
     EMULATOR_USES("asc_uses_vector");
     using emulator::Access;
     const emulator::Control control = emulator::core().control;
-    if (!emulator::require(src.space() == emulator::Space::UB, "wrong_core", at, call, "this form copies from UB to global memory.")) return;
+    const bool l1 = src.space() == emulator::Space::L1 && from_l1;
+    if (!emulator::require(src.space() == emulator::Space::UB || l1, "wrong_core", at, call, is_3510 ? "this form copies from UB to global memory; dav-3510 has no path from L1." : from_l1 ? "this form copies from UB or L1 to global memory." : "this form copies from UB to global memory.")) return;
     if (!emulator::require(!control.atomic || control.atomic_type == 0 || control.atomic_type == store.atomic_type, "argument", at, call, "atomic writes are on for another type than the tensor's; give SetAtomicAdd the type of the copy.")) return;
-    emulator::Instruction instruction = move_instruction(call, at, emulator::Pipe::MTE3, "UB->GM", rows.count * rows.bytes);
+    emulator::Instruction instruction = move_instruction(call, at, emulator::Pipe::MTE3, l1 ? "L1->GM" : "UB->GM", rows.count * rows.bytes);
     const Access::Kind kind = control.atomic ? Access::Kind::Atomic : Access::Kind::Write;
     instruction.accesses = {in_rows(src.bytes(Access::Kind::Read, "src", 0, rows.bytes), rows.count, rows.source_pitch),
-                            in_rows(dst.bytes(kind, "dst", 0, rows.bytes, destination_align), rows.count, rows.destination_pitch)};
+                            in_rows(dst.bytes(kind, "dst", 0, rows.bytes, l1 ? 1 : destination_align), rows.count, rows.destination_pitch)};
     const uint8_t* const in = emulator::core().local(src.space(), src.address());
     emulator::issue(std::move(instruction), [=] {
         for (int64_t row = 0; row < rows.count; ++row)
@@ -208,7 +214,9 @@ inline void copy_out(const char* call, Site at, const GlobalTensor<uint8_t>& dst
     });
 }
 
-}  // namespace copying
+}  // namespace copy_impl
+
+namespace emu {
 
 // ---- In blocks of 32 bytes ----
 
@@ -222,13 +230,15 @@ inline bool legal_copy(const DataCopyParams& p, const char* call, Site at) {
     return emulator::require(p.blockCount <= 4095, "argument", at, call, "blockCount is " + std::to_string(p.blockCount) + "; it may be at most 4095.");
 }
 
-namespace copying {
+}  // namespace emu
+
+namespace copy_impl {
 
 inline bool legal_count(int64_t count, int64_t bytes, const char* call, Site at) {
     return emulator::require(bytes > 0 && bytes % 32 == 0, "alignment", at, call, std::to_string(count) + " elements are " + std::to_string(bytes) + " bytes; a copy without padding moves a positive multiple of 32: take DataCopyPad for the tail.");
 }
 
-}  // namespace copying
+}  // namespace copy_impl
 
 template <class T>
 void DataCopy(const LocalTensor<T>& dst, const GlobalTensor<T>& src, const DataCopyParams& params, Site at = Site::here());
@@ -237,12 +247,12 @@ void DataCopy(const LocalTensor<T>& dst, const GlobalTensor<T>& src, uint32_t co
 
 template <class T>
 void DataCopy(const GlobalTensor<T>& dst, const LocalTensor<T>& src, const DataCopyParams& params, Site at = Site::here()) {
-    if (legal_copy(params, "DataCopy", at)) copying::copy_out("DataCopy", at, dst.raw(), copying::bytes_of(src), block_rows(params), sizeof(T), copying::Store::of<T>());
+    if (emu::legal_copy(params, "DataCopy", at)) copy_impl::copy_out("DataCopy", at, dst.raw(), copy_impl::bytes_of(src), emu::block_rows(params), sizeof(T), copy_impl::Store::of<T>(), is_2201);
 }
 template <class T>
 void DataCopy(const GlobalTensor<T>& dst, const LocalTensor<T>& src, uint32_t count, Site at = Site::here()) {
     const int64_t bytes = static_cast<int64_t>(count) * static_cast<int64_t>(sizeof(T));
-    if (copying::legal_count(count, bytes, "DataCopy", at)) copying::copy_out("DataCopy", at, dst.raw(), copying::bytes_of(src), {1, bytes, bytes, bytes}, sizeof(T), copying::Store::of<T>());
+    if (copy_impl::legal_count(count, bytes, "DataCopy", at)) copy_impl::copy_out("DataCopy", at, dst.raw(), copy_impl::bytes_of(src), {1, bytes, bytes, bytes}, sizeof(T), copy_impl::Store::of<T>(), is_2201);
 }
 
 /// Within UB, on the vector pipe.
@@ -251,7 +261,7 @@ void DataCopy(const LocalTensor<T>& dst, const LocalTensor<T>& src, const DataCo
 
 // ---- In bytes, with padding ----
 
-namespace copying {
+namespace copy_impl {
 
 /// False for a copy of nothing too, which the documentation says does nothing.
 inline bool legal_pad(const DataCopyExtParams& p, int64_t size, const char* call, Site at) {
@@ -268,35 +278,53 @@ inline bool legal_gaps(int64_t global_gap, int64_t local_gap, int64_t lowest, co
            emulator::require(local_gap >= 0 && local_gap <= 65535, "argument", at, call, "the gap in UB is " + std::to_string(local_gap) + " blocks; it has to be 0 to 65535.");
 }
 
-}  // namespace copying
+}  // namespace copy_impl
+
+/// The value with which DataCopyPad fills paddings when its isPad is false; as many of its bytes as the copy's elements have.
+/// Source: [SetPadValue]. Unknown: whether a copy with isPad changes it; here it does not.
+template <class T, TPosition pos = TPosition::MAX>
+void SetPadValue(T paddingValue, Site at = Site::here()) {
+    static_assert(pos == TPosition::VECIN || pos == TPosition::VECOUT || pos == TPosition::MAX, "SetPadValue: pos is VECIN, VECOUT or MAX");
+    constexpr bool has = (std::is_arithmetic_v<T> && sizeof(T) <= 8 && (is_3510 || !std::is_same_v<T, bool>)) || std::is_same_v<T, half> || std::is_same_v<T, bfloat16_t>;
+    static_assert(has, "SetPadValue: types are int8_t to uint64_t, half, bfloat16_t, float and double; bool on dav-3510");
+    uint64_t bits = 0;
+    std::memcpy(&bits, &paddingValue, sizeof(T));
+    if (!emulator::require(sizeof(T) < 8 || bits == 0, "argument", at, "SetPadValue", "paddingValue of a type of 64 bits can only be 0.")) return;
+    auto& control = emulator::core().control;
+    control.copy_padding = bits, control.copy_padding_set = true;
+}
 
 /// dst row r = src row r, from a block of 32 bytes on, between the paddings. Compact (dav-3510): the rows lie one behind
 /// the other, and the end of the last is filled up to a block. Source: the page of DataCopyPad (GM to UB).
 template <class T, PaddingMode mode = PaddingMode::Normal>
 void DataCopyPad(const LocalTensor<T>& dst, const GlobalTensor<T>& src, const DataCopyExtParams& params, const DataCopyPadExtParams<T>& pad, Site at = Site::here()) {
     static_assert(mode == PaddingMode::Normal || is_3510, "DataCopyPad: the compact mode exists on dav-3510 only");
-    if (!copying::legal_pad(params, sizeof(T), "DataCopyPad", at) || !copying::legal_gaps(params.srcStride, params.dstStride, -static_cast<int64_t>(params.blockLen), "DataCopyPad", at)) return;
+    if (!copy_impl::legal_pad(params, sizeof(T), "DataCopyPad", at) || !copy_impl::legal_gaps(params.srcStride, params.dstStride, -static_cast<int64_t>(params.blockLen), "DataCopyPad", at)) return;
     const int64_t size = sizeof(T), bytes = params.blockLen, source_pitch = bytes + static_cast<int64_t>(params.srcStride);
-    if (mode == PaddingMode::Compact) return copying::copy_compact(at, copying::bytes_of(dst), src.raw(), Rows{params.blockCount, bytes, source_pitch, bytes});
-    const copying::PadFill fill{pad.leftPadding * size, pad.rightPadding * size, pad.isPad, dst.space() == emulator::Space::L1};
+    if (mode == PaddingMode::Compact) return copy_impl::copy_compact(at, copy_impl::bytes_of(dst), src.raw(), emu::Rows{params.blockCount, bytes, source_pitch, bytes});
+    const emulator::Control& control = emulator::core().control;
+    const bool outside = !pad.isPad && control.copy_padding_set && dst.space() == emulator::Space::UB;
+    const copy_impl::PadFill fill{pad.leftPadding * size, pad.rightPadding * size, pad.isPad || outside, dst.space() == emulator::Space::L1};
     if (!emulator::require(fill.left <= 32 && fill.right <= 32, "argument", at, "DataCopyPad", "leftPadding " + std::to_string(pad.leftPadding) + " and rightPadding " + std::to_string(pad.rightPadding) + " may be at most 32 bytes each.")) return;
     if constexpr (sizeof(T) == 8) {
         const T zero{};
         if (!emulator::require(!pad.isPad || std::memcmp(&pad.paddingValue, &zero, sizeof(T)) == 0, "argument", at, "DataCopyPad", "paddingValue of a type of 64 bits can only be 0.")) return;
     }
-    const Rows rows{params.blockCount, bytes, source_pitch, fill.whole(bytes) + static_cast<int64_t>(params.dstStride) * 32};
-    copying::copy_in("DataCopyPad", at, copying::bytes_of(dst), src.raw(), rows, fill, copying::Filler::of(pad.paddingValue));
+    const emu::Rows rows{params.blockCount, bytes, source_pitch, fill.whole(bytes) + static_cast<int64_t>(params.dstStride) * 32};
+    T value = pad.paddingValue;
+    if (outside) std::memcpy(static_cast<void*>(&value), &control.copy_padding, std::min(sizeof(T), sizeof control.copy_padding));
+    copy_impl::copy_in("DataCopyPad", at, copy_impl::bytes_of(dst), src.raw(), rows, fill, copy_impl::Filler::of(value));
 }
 /// dst row r = src row r: exactly blockLen bytes; in UB each row begins at a block of 32 bytes, in the compact mode
 /// (dav-3510) where the last one ended. Source: the page of DataCopyPad (UB to GM).
 template <class T, PaddingMode mode = PaddingMode::Normal>
 void DataCopyPad(const GlobalTensor<T>& dst, const LocalTensor<T>& src, const DataCopyExtParams& params, Site at = Site::here()) {
     static_assert(mode == PaddingMode::Normal || is_3510, "DataCopyPad: the compact mode exists on dav-3510 only");
-    if (!copying::legal_pad(params, sizeof(T), "DataCopyPad", at) || !copying::legal_gaps(params.dstStride, params.srcStride, 0, "DataCopyPad", at)) return;
+    if (!copy_impl::legal_pad(params, sizeof(T), "DataCopyPad", at) || !copy_impl::legal_gaps(params.dstStride, params.srcStride, 0, "DataCopyPad", at)) return;
     const int64_t bytes = params.blockLen, whole = mode == PaddingMode::Compact ? bytes : (bytes + 31) / 32 * 32;
     const int64_t gap = mode == PaddingMode::Compact ? 0 : static_cast<int64_t>(params.srcStride) * 32;
-    const Rows rows{params.blockCount, bytes, whole + gap, bytes + static_cast<int64_t>(params.dstStride)};
-    copying::copy_out("DataCopyPad", at, dst.raw(), copying::bytes_of(src), rows, 1, copying::Store::of<T>());
+    const emu::Rows rows{params.blockCount, bytes, whole + gap, bytes + static_cast<int64_t>(params.dstStride)};
+    copy_impl::copy_out("DataCopyPad", at, dst.raw(), copy_impl::bytes_of(src), rows, 1, copy_impl::Store::of<T>());
 }
 template <class T>
 void DataCopyPad(const LocalTensor<T>& dst, const GlobalTensor<T>& src, const DataCopyParams& p, const DataCopyPadParams& pad, Site at = Site::here()) {
@@ -311,10 +339,10 @@ void DataCopyPad(const GlobalTensor<T>& dst, const LocalTensor<T>& src, const Da
 
 // ---- Global memory to a local one: UB, or L1 as its rows are (see cube_copy.h for the fractal layouts) ----
 
-namespace copying {
+namespace copy_impl {
 
 /// Without padding; `align`: of the address in global memory.
-inline void copy_rows_in(Site at, const LocalTensor<uint8_t>& dst, const GlobalTensor<uint8_t>& src, Rows rows, uint32_t align) {
+inline void copy_rows_in(Site at, const LocalTensor<uint8_t>& dst, const GlobalTensor<uint8_t>& src, emu::Rows rows, uint32_t align) {
     using emulator::Access;
     const bool reached = dst.space() == emulator::Space::UB || dst.space() == emulator::Space::L1;
     if (!emulator::require(reached, "wrong_core", at, "DataCopy", "global memory is copied into UB or L1 only.")) return;
@@ -329,7 +357,7 @@ inline void copy_rows_in(Site at, const LocalTensor<uint8_t>& dst, const GlobalT
 }
 
 /// Within UB, on the vector pipe.
-inline void copy_within(Site at, const LocalTensor<uint8_t>& dst, const LocalTensor<uint8_t>& src, Rows rows, int64_t size) {
+inline void copy_within(Site at, const LocalTensor<uint8_t>& dst, const LocalTensor<uint8_t>& src, emu::Rows rows, int64_t size) {
     using emulator::Access;
     const uint64_t bytes = static_cast<uint64_t>(rows.count * rows.bytes);
     emulator::Instruction instruction;
@@ -345,17 +373,19 @@ inline void copy_within(Site at, const LocalTensor<uint8_t>& dst, const LocalTen
     });
 }
 
-}  // namespace copying
+}  // namespace copy_impl
 
 template <class T>
 void DataCopy(const LocalTensor<T>& dst, const GlobalTensor<T>& src, const DataCopyParams& params, Site at) {
-    if (legal_copy(params, "DataCopy", at)) copying::copy_rows_in(at, copying::bytes_of(dst), src.raw(), block_rows(params), sizeof(T));
+    if (emu::legal_copy(params, "DataCopy", at)) copy_impl::copy_rows_in(at, copy_impl::bytes_of(dst), src.raw(), emu::block_rows(params), sizeof(T));
 }
 template <class T>
 void DataCopy(const LocalTensor<T>& dst, const GlobalTensor<T>& src, uint32_t count, Site at) {
     const int64_t bytes = static_cast<int64_t>(count) * static_cast<int64_t>(sizeof(T));
-    if (copying::legal_count(count, bytes, "DataCopy", at)) copying::copy_rows_in(at, copying::bytes_of(dst), src.raw(), {1, bytes, bytes, bytes}, sizeof(T));
+    if (copy_impl::legal_count(count, bytes, "DataCopy", at)) copy_impl::copy_rows_in(at, copy_impl::bytes_of(dst), src.raw(), {1, bytes, bytes, bytes}, sizeof(T));
 }
+
+namespace emu {
 
 /// Between local memories that are not both UB: see cube_copy.h.
 template <class T>
@@ -363,15 +393,17 @@ void copy_between(const LocalTensor<T>& dst, const LocalTensor<T>& src, const Da
 template <class T>
 void copy_between(const LocalTensor<T>& dst, const LocalTensor<T>& src, uint32_t count, Site at);
 
+}  // namespace emu
+
 template <class T>
 void DataCopy(const LocalTensor<T>& dst, const LocalTensor<T>& src, const DataCopyParams& params, Site at) {
-    if (dst.space() != emulator::Space::UB || src.space() != emulator::Space::UB) return copy_between(dst, src, params, at);
-    if (legal_copy(params, "DataCopy", at)) copying::copy_within(at, copying::bytes_of(dst), copying::bytes_of(src), block_rows(params), sizeof(T));
+    if (dst.space() != emulator::Space::UB || src.space() != emulator::Space::UB) return emu::copy_between(dst, src, params, at);
+    if (emu::legal_copy(params, "DataCopy", at)) copy_impl::copy_within(at, copy_impl::bytes_of(dst), copy_impl::bytes_of(src), emu::block_rows(params), sizeof(T));
 }
 template <class T>
 void DataCopy(const LocalTensor<T>& dst, const LocalTensor<T>& src, uint32_t count, Site at = Site::here()) {
-    if (dst.space() != emulator::Space::UB || src.space() != emulator::Space::UB) return copy_between(dst, src, count, at);
-    if (copying::legal_count(count, static_cast<int64_t>(count * sizeof(T)), "DataCopy", at)) DataCopy(dst, src, DataCopyParams{1, static_cast<uint16_t>(count * sizeof(T) / 32), 0, 0}, at);
+    if (dst.space() != emulator::Space::UB || src.space() != emulator::Space::UB) return emu::copy_between(dst, src, count, at);
+    if (copy_impl::legal_count(count, static_cast<int64_t>(count * sizeof(T)), "DataCopy", at)) DataCopy(dst, src, DataCopyParams{1, static_cast<uint16_t>(count * sizeof(T) / 32), 0, 0}, at);
 }
 
 }  // namespace AscendC

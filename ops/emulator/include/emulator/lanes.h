@@ -27,6 +27,8 @@ struct BinaryRepeatParams {
     bool repeatStrideMode = false, strideSizeMode = false;
 };
 
+namespace emu {
+
 /// Block and repeat stride of one operand, in blocks of 32 bytes.
 struct Stride {
     int64_t block = DEFAULT_BLK_STRIDE, repeat = DEFAULT_REPEAT_STRIDE;
@@ -274,5 +276,7 @@ void elementwise(const char* call, Site at, const Lanes& lanes, bool read_dst, c
     };
     issue_rows(std::move(instruction), lanes, {operand(dst, dst_stride), operand(sources.first, sources.second)...}, row_of<D, S...>(f, std::index_sequence_for<S...>{}));
 }
+
+}  // namespace emu
 
 }  // namespace AscendC

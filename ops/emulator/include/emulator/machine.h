@@ -81,6 +81,9 @@ struct Control {
     uint16_t deq_scale = 0;               // SetDeqScale(half), its bits
     bool deq_scale_set = false;
     uint64_t fmatrix = 0, padding_value = 0, compare_mask[2] = {0, 0};
+    uint64_t copy_padding = 0;            // SetPadValue, of DataCopyPad
+    bool copy_padding_set = false;
+    bool nddma_fresh = false;             // NdDmaDci has been called
     uint64_t load_repeat = 1ull << 16;    // of LoadData 3D: stride, times << 16, mode << 24, dstStride << 32, set << 63
     uint64_t results[8] = {};             // of reductions and sorts, read by the Get...Spr calls
 };
@@ -164,12 +167,27 @@ void barrier(Pipe pipe, Site at);
 /// The scalar waits for what `pipe` was given so far, as calls that return a result of it do.
 void wait_pipe(Pipe pipe, const char* call, Site at);
 void barrier_all(Site at);
+/// The barrier that a call has in itself, between instructions of one pipe: no barrier of the program.
+void order_pipe(Pipe pipe, Site at);
 /// The wait that a call has in itself: as barrier_all, but no barrier of the program.
 void drain_pipes(Site at);
 void cross_core_set(int mode, Pipe pipe, int id, Site at);
 void cross_core_wait(int mode, Pipe pipe, int id, Site at);  // Pipe::S: the whole core waits
 /// `used` cores, 0: all; `soft`: through global memory, without the unit that cross-core flags need.
 void sync_all(bool cube_too, Site at, bool soft = false, int64_t used = 0);
+/// Flags of dav-3510 that one pipe holds at a time, in the order in which the program locks them.
+void lock_mutex(Pipe pipe, int id, Site at);
+void unlock_mutex(Pipe pipe, int id, Site at);
+int allocate_mutex(Site at);
+void release_mutex(int id, Site at);
+/// A flag in global memory between cores: the sender's pipes are empty when it sets it, the receiver waits as a whole.
+void block_set(uint64_t address, Site at);
+void block_wait(uint64_t address, const std::string& what, Site at);
+/// A vector core has its block's cube core do `job` and waits until it is done. The cube core does what its vector cores ask
+/// for, in `cube_serve`, until each of them has said that it asks no more; its program ends there.
+void cube_post(std::function<void()> job, Site at);
+void cube_serve(Site at);
+void cube_leave(Site at);
 /// Write the core's scalar cache back to global memory (the line at `address`, or all of it) and forget it.
 void clean_cache(uint64_t address, bool whole, Site at);
 /// Let other cores run; counts as waiting for them.

@@ -9,6 +9,8 @@
 
 namespace AscendC {
 
+namespace emu {
+
 /// What a queue keeps; the pipe keeps it too, to settle it when the pipe ends before the queue.
 struct QueueState {
     enum class Status : uint8_t { Free, Taken, Queued, Dequeued };
@@ -53,6 +55,25 @@ struct QueueState {
     }
 };
 
+constexpr int64_t in_blocks_of_32(uint32_t bytes) { return (static_cast<int64_t>(bytes) + 31) / 32 * 32; }
+
+/// The buffers of a queue, at the addresses that take(bytes) gives.
+template <class Take>
+void lay_out(QueueState& q, int count, int64_t bytes, std::shared_ptr<int> held, Site at, Take take) {
+    q.at = at;
+    q.settled = false;
+    q.buffers.clear(), q.fifo.clear(), q.next = 0;
+    q.held = std::move(held);
+    q.bytes = bytes;
+    const bool alias = count > 1 && emulator::mutated("buffer_alias", at);
+    for (int i = 0; i < count; ++i) {
+        QueueState::Buffer buffer;
+        buffer.address = alias && i > 0 ? q.buffers[0].address : take(bytes);
+        q.buffers.push_back(buffer);
+    }
+    if (emulator::mutated("buffer", at)) q.bytes -= 32;
+}
+
 /// The pipes that fill and read a buffer at a position. Source: the queue types of TQueBind.
 constexpr emulator::Pipe producer_of(TPosition source, TPosition destination) {
     if (source == TPosition::GM) return emulator::Pipe::MTE2;
@@ -74,16 +95,21 @@ constexpr emulator::Pipe consumer_of(TPosition source, TPosition destination) {
     }
 }
 
+}  // namespace emu
+
+template <TPosition pos, uint32_t bufIDSize>
+class TBufPool;
+
 template <TPosition source, TPosition destination, int32_t depth, auto mask = 0>
 class TQueBind {
    public:
-    TQueBind() : state_(std::make_shared<QueueState>()) {
-        state_->producer = producer_of(source, destination);
-        state_->consumer = consumer_of(source, destination);
+    TQueBind() : state_(std::make_shared<emu::QueueState>()) {
+        state_->producer = emu::producer_of(source, destination);
+        state_->consumer = emu::consumer_of(source, destination);
         state_->depth = depth;
         state_->position = source == TPosition::GM ? destination : source;
         if (source == TPosition::A1 || source == TPosition::B1 || source == TPosition::C1) state_->position = destination == TPosition::GM ? source : destination;
-        state_->space = space_of(state_->position);
+        state_->space = emu::space_of(state_->position);
     }
     TQueBind(const TQueBind&) = default;
 
@@ -102,7 +128,7 @@ class TQueBind {
     bool EnQue(const LocalTensor<T>& tensor, Site at = Site::here()) { return enqueue(tensor, state_->producer, state_->consumer, at); }
     /// For a queue of both VECIN and VECOUT: GM, VECIN behind the copy in, VECOUT, GM behind the calculation.
     template <TPosition from, TPosition to, class T>
-    bool EnQue(const LocalTensor<T>& tensor, Site at = Site::here()) { return enqueue(tensor, producer_of(from, to), consumer_of(from, to), at); }
+    bool EnQue(const LocalTensor<T>& tensor, Site at = Site::here()) { return enqueue(tensor, emu::producer_of(from, to), emu::consumer_of(from, to), at); }
 
     template <class T>
     LocalTensor<T> DeQue(Site at = Site::here()) {
@@ -119,20 +145,20 @@ class TQueBind {
 
     template <class T>
     void FreeTensor(const LocalTensor<T>& tensor, Site at = Site::here()) {
-        QueueState& q = *state_;
+        emu::QueueState& q = *state_;
         const size_t number = find(tensor.low());
         if (number == q.buffers.size()) {
             emulator::report("queue", at, "FreeTensor: the tensor is not of this queue.");
             return;
         }
         auto& buffer = q.buffers[number];
-        if (buffer.status == QueueState::Status::Free || buffer.status == QueueState::Status::Queued || buffer.allocation != tensor.allocation()) {
+        if (buffer.status == emu::QueueState::Status::Free || buffer.status == emu::QueueState::Status::Queued || buffer.allocation != tensor.allocation()) {
             emulator::report("double_free", at, "FreeTensor: the tensor was freed before, or is in the queue.");
             return;
         }
         emulator::allocation_end(buffer.allocation, at, "FreeTensor");
         buffer.allocation = 0;
-        buffer.status = QueueState::Status::Free;
+        buffer.status = emu::QueueState::Status::Free;
         --*q.held;
         if (q.producer == q.consumer || emulator::mutated("free", at)) return;
         buffer.free_event = emulator::allocate_event(q.consumer, q.producer, at);
@@ -148,14 +174,16 @@ class TQueBind {
     bool HasTensorInQue() const { return !state_->fifo.empty(); }
     int32_t GetTensorCountInQue() const { return static_cast<int32_t>(state_->fifo.size()); }
     bool HasIdleBuffer() const {
-        return std::any_of(state_->buffers.begin(), state_->buffers.end(), [](const auto& buffer) { return buffer.status == QueueState::Status::Free; });
+        return std::any_of(state_->buffers.begin(), state_->buffers.end(), [](const auto& buffer) { return buffer.status == emu::QueueState::Status::Free; });
     }
 
    private:
     friend class TPipe;
+    template <TPosition pool, uint32_t buffers>
+    friend class TBufPool;
     template <class T>
     LocalTensor<T> allocate(Site at) {
-        QueueState& q = *state_;
+        emu::QueueState& q = *state_;
         if (q.buffers.empty()) {
             emulator::report("queue", at, "AllocTensor: the queue has no buffers; call TPipe::InitBuffer first.");
             return {};
@@ -163,10 +191,10 @@ class TQueBind {
         for (size_t i = 0; i < q.buffers.size(); ++i) {
             const size_t number = (q.next + i) % q.buffers.size();
             auto& buffer = q.buffers[number];
-            if (buffer.status != QueueState::Status::Free) continue;
+            if (buffer.status != emu::QueueState::Status::Free) continue;
             q.next = number + 1;
             q.take_free_event(buffer, at, "AllocTensor");
-            buffer.status = QueueState::Status::Taken;
+            buffer.status = emu::QueueState::Status::Taken;
             if (++*q.held > 8)
                 emulator::report("event_id", at, "AllocTensor: more than 8 tensors of queues at one position are held at a time, and each needs an event id; free some first, or put several parts into one buffer.");
             return tensor<T>(buffer, at);
@@ -177,9 +205,9 @@ class TQueBind {
 
     template <class T>
     bool enqueue(const LocalTensor<T>& tensor, emulator::Pipe from, emulator::Pipe to, Site at) {
-        QueueState& q = *state_;
+        emu::QueueState& q = *state_;
         const size_t number = find(tensor.low());
-        if (number == q.buffers.size() || q.buffers[number].status == QueueState::Status::Free || q.buffers[number].status == QueueState::Status::Queued) {
+        if (number == q.buffers.size() || q.buffers[number].status == emu::QueueState::Status::Free || q.buffers[number].status == emu::QueueState::Status::Queued) {
             emulator::report("queue", at, "EnQue: the tensor was not taken from this queue with AllocTensor, or is in it already.");
             return false;
         }
@@ -199,14 +227,14 @@ class TQueBind {
                 if (buffer.enque_event >= 0) emulator::set_flag(from, to, buffer.enque_event, at, "EnQue");
             }
         }
-        buffer.status = QueueState::Status::Queued;
+        buffer.status = emu::QueueState::Status::Queued;
         q.fifo.push_back(number);
         return true;
     }
 
     template <class T>
     LocalTensor<T> dequeue(Site at) {
-        QueueState& q = *state_;
+        emu::QueueState& q = *state_;
         if (q.fifo.empty()) {
             emulator::report("queue", at, "DeQue: the queue is empty; EnQue a tensor first.");
             return {};
@@ -218,11 +246,11 @@ class TQueBind {
             emulator::release_event(buffer.from, buffer.to, buffer.enque_event, at);
             buffer.enque_event = -1;
         }
-        buffer.status = QueueState::Status::Dequeued;
+        buffer.status = emu::QueueState::Status::Dequeued;
         return tensor<T>(buffer, at);
     }
     template <class T>
-    LocalTensor<T> tensor(QueueState::Buffer& buffer, Site at) {
+    LocalTensor<T> tensor(emu::QueueState::Buffer& buffer, Site at) {
         buffer.allocation = emulator::allocation_begin(state_->space, buffer.address, state_->bytes, at);
         return LocalTensor<T>::make(state_->position, state_->space, buffer.address, state_->bytes, buffer.allocation);
     }
@@ -230,11 +258,13 @@ class TQueBind {
         // Buffers of a queue may share an address in a mutation test: take the one that is in use.
         size_t found = state_->buffers.size();
         for (size_t i = 0; i < state_->buffers.size(); ++i)
-            if (state_->buffers[i].address == address && (found == state_->buffers.size() || state_->buffers[i].status != QueueState::Status::Free)) found = i;
+            if (state_->buffers[i].address == address && (found == state_->buffers.size() || state_->buffers[i].status != emu::QueueState::Status::Free)) found = i;
         return found;
     }
-    std::shared_ptr<QueueState> state_;
+    std::shared_ptr<emu::QueueState> state_;
 };
+
+namespace emu {
 
 /// Where a queue of one position gets its tensors from, or takes them to.
 constexpr TPosition source_of(TPosition position) {
@@ -253,14 +283,16 @@ constexpr TPosition destination_of(TPosition position) {
     }
 }
 
+}  // namespace emu
+
 template <TPosition position, int32_t depth, auto mask = 0>
-class TQue : public TQueBind<source_of(position), destination_of(position), depth, mask> {};
+class TQue : public TQueBind<emu::source_of(position), emu::destination_of(position), depth, mask> {};
 
 template <TPosition position>
 class TBuf {
    public:
     template <class T>
-    LocalTensor<T> Get() const { return LocalTensor<T>::make(position, space_of(position), address_, bytes_, 0); }
+    LocalTensor<T> Get() const { return LocalTensor<T>::make(position, emu::space_of(position), address_, bytes_, 0); }
     template <class T>
     LocalTensor<T> Get(uint32_t count) const {
         LocalTensor<T> out = Get<T>();
@@ -274,8 +306,13 @@ class TBuf {
         return out;
     }
 
+    // ---- for the emulator ----
+    void lay_out(int64_t address, int64_t bytes, Site at) {
+        address_ = address, bytes_ = bytes;
+        if (emulator::mutated("buffer", at)) bytes_ -= 32;
+    }
+
    private:
-    friend class TPipe;
     int64_t address_ = 0, bytes_ = 0;
 };
 
@@ -317,55 +354,61 @@ class TPipe {
 
     template <TPosition source, TPosition destination, int32_t depth, auto mask>
     bool InitBuffer(TQueBind<source, destination, depth, mask>& queue, uint8_t count, uint32_t bytes, Site at = Site::here()) {
-        QueueState& q = *queue.state_;
-        q.at = at;
-        q.settled = false;
-        q.buffers.clear(), q.fifo.clear(), q.next = 0;
-        q.held = held_[static_cast<int>(q.position)];
-        q.bytes = rounded(bytes);
         count_buffers(count, at);
-        const bool alias = count > 1 && emulator::mutated("buffer_alias", at);
-        for (int i = 0; i < count; ++i) {
-            QueueState::Buffer buffer;
-            buffer.address = alias && i > 0 ? q.buffers[0].address : take(q.space, q.bytes, at);
-            q.buffers.push_back(buffer);
-        }
-        if (emulator::mutated("buffer", at)) q.bytes -= 32;
-        queues_.push_back(queue.state_);
+        emu::QueueState& q = *queue.state_;
+        emu::lay_out(q, count, emu::in_blocks_of_32(bytes), held(q.position), at, [&](int64_t whole) { return take(q.space, whole, at); });
+        keep(queue.state_);
         return true;
     }
     template <TPosition position>
     bool InitBuffer(TBuf<position>& buffer, uint32_t bytes, Site at = Site::here()) {
-        buffer.bytes_ = rounded(bytes);
         count_buffers(1, at);
-        buffer.address_ = take(space_of(position), buffer.bytes_, at);
-        if (emulator::mutated("buffer", at)) buffer.bytes_ -= 32;
+        const int64_t whole = emu::in_blocks_of_32(bytes);
+        buffer.lay_out(take(emu::space_of(position), whole, at), whole, at);
         return true;
+    }
+    /// A part of the memory that TBufPool divides, new or that of another pool. See buffer_pool.h.
+    template <class T>
+    bool InitBufPool(T& bufPool, uint32_t len, Site at = Site::here()) {
+        const int64_t whole = emu::in_blocks_of_32(len);
+        bufPool.begin(*this, take(T::space, whole, at), whole);
+        return true;
+    }
+    template <class T, class U>
+    bool InitBufPool(T& bufPool, uint32_t len, U& shareBuf, Site at = Site::here()) {
+        return bufPool.share(*this, emu::in_blocks_of_32(len), shareBuf, at);
     }
 
     template <HardEvent event>
     TEventID AllocEventID(Site at = Site::here()) {
-        const int id = emulator::allocate_event(pipes_of(event).from, pipes_of(event).to, at);
+        const int id = emulator::allocate_event(emu::pipes_of(event).from, emu::pipes_of(event).to, at);
         if (id >= 0) events_.push_back({event, id, at});
         return static_cast<TEventID>(id);
     }
     template <HardEvent event>
     void ReleaseEventID(TEventID id, Site at = Site::here()) {
-        emulator::release_event(pipes_of(event).from, pipes_of(event).to, id, at);
+        emulator::release_event(emu::pipes_of(event).from, emu::pipes_of(event).to, id, at);
         const auto same = [id](const Event& taken) { return taken.event == event && taken.id == id; };
         events_.erase(std::remove_if(events_.begin(), events_.end(), same), events_.end());
     }
     /// An id that is free now; it is not taken.
     TEventID FetchEventID(HardEvent event, Site at = Site::here()) {
-        const int id = emulator::allocate_event(pipes_of(event).from, pipes_of(event).to, at);
-        emulator::release_event(pipes_of(event).from, pipes_of(event).to, id, at);
+        const int id = emulator::allocate_event(emu::pipes_of(event).from, emu::pipes_of(event).to, at);
+        emulator::release_event(emu::pipes_of(event).from, emu::pipes_of(event).to, id, at);
         return static_cast<TEventID>(id);
     }
     template <HardEvent event>
     TEventID FetchEventID(Site at = Site::here()) { return FetchEventID(event, at); }
 
+    // ---- for the emulator ----
+    /// The queue is settled when the pipe ends.
+    void keep(const std::shared_ptr<emu::QueueState>& queue) { queues_.push_back(queue); }
+    /// How many tensors the queues of a position hold.
+    std::shared_ptr<int> held(TPosition position) const { return held_[static_cast<int>(position)]; }
+    /// Bytes that are given away.
+    int64_t used(emulator::Space space) const { return used_[static_cast<int>(space)]; }
+
    private:
-    static int64_t rounded(uint32_t bytes) { return (static_cast<int64_t>(bytes) + 31) / 32 * 32; }
     int64_t take(emulator::Space space, int64_t bytes, Site at) {
         int64_t& used = used_[static_cast<int>(space)];
         const int64_t begin = used, capacity = emulator::core().capacity[static_cast<int>(space)];
@@ -385,7 +428,7 @@ class TPipe {
         queues_.clear();
         for (const Event& taken : events_) {
             emulator::report("event_id", taken.at, "AllocEventID: event " + std::to_string(taken.id) + " is not released when the TPipe ends; ReleaseEventID is missing.");
-            emulator::release_event(pipes_of(taken.event).from, pipes_of(taken.event).to, taken.id, taken.at);
+            emulator::release_event(emu::pipes_of(taken.event).from, emu::pipes_of(taken.event).to, taken.id, taken.at);
         }
         events_.clear();
     }
@@ -399,7 +442,7 @@ class TPipe {
     int buffers_ = 0;
     Site made_;
     int64_t used_[static_cast<int>(emulator::Space::Count)] = {};
-    std::vector<std::shared_ptr<QueueState>> queues_;
+    std::vector<std::shared_ptr<emu::QueueState>> queues_;
 };
 
 /// Tensors one behind the other in one memory, for kernels that order their pipes themselves. Unknown: to what an address
@@ -415,8 +458,8 @@ class LocalMemAllocator {
     LocalTensor<T> Alloc(uint32_t count, Site at = Site::here()) { return Alloc<usual, T>(count, at); }
     template <TPosition position, class T>
     LocalTensor<T> Alloc(uint32_t count, Site at = Site::here()) {
-        static_assert(space_of(position) == space_of(usual), "LocalMemAllocator: this position is in another memory");
-        const uint32_t begin = address_, capacity = emulator::core().capacity[static_cast<int>(space_of(position))];
+        static_assert(emu::space_of(position) == emu::space_of(usual), "LocalMemAllocator: this position is in another memory");
+        const uint32_t begin = address_, capacity = emulator::core().capacity[static_cast<int>(emu::space_of(position))];
         address_ += (count * static_cast<uint32_t>(sizeof(T)) + 31) / 32 * 32;
         emulator::require(capacity == 0 || address_ <= capacity, "capacity", at, "LocalMemAllocator::Alloc", "the tensors so far need " + std::to_string(address_) + " bytes and the memory has " + std::to_string(capacity) + ".");
         return LocalTensor<T>(position, begin, count);

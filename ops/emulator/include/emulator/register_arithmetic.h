@@ -47,12 +47,12 @@ EMULATOR_REGISTER_TYPES(Or, int8_t, uint8_t, int16_t, uint16_t, int32_t, uint32_
 EMULATOR_REGISTER_TYPES(Xor, int8_t, uint8_t, int16_t, uint16_t, int32_t, uint32_t)
 
 /// dst = src0 + src1; integers wrap around. The merging form is two instructions.
-EMULATOR_REGISTER_BINARY(Add, true, adding<E>(), sum(a, b))
-EMULATOR_REGISTER_BINARY(Sub, false, adding<E>(), difference(a, b))
-EMULATOR_REGISTER_BINARY(Mul, false, adding<E>(), product(a, b))
+EMULATOR_REGISTER_BINARY(Add, true, adding<E>(), emu::sum(a, b))
+EMULATOR_REGISTER_BINARY(Sub, false, adding<E>(), emu::difference(a, b))
+EMULATOR_REGISTER_BINARY(Mul, false, adding<E>(), emu::product(a, b))
 /// dst = max(src0, src1); +0 is above -0.
-EMULATOR_REGISTER_BINARY(Max, true, 1, larger(a, b))
-EMULATOR_REGISTER_BINARY(Min, true, 1, smaller(a, b))
+EMULATOR_REGISTER_BINARY(Max, true, 1, emu::larger(a, b))
+EMULATOR_REGISTER_BINARY(Min, true, 1, emu::smaller(a, b))
 EMULATOR_REGISTER_BINARY(And, false, 1, a & b)
 EMULATOR_REGISTER_BINARY(Or, false, 1, a | b)
 EMULATOR_REGISTER_BINARY(Xor, false, 1, a ^ b)
@@ -77,10 +77,10 @@ EMULATOR_REGISTER_TYPES(Muls, int16_t, uint16_t, half, int32_t, uint32_t, float)
 EMULATOR_REGISTER_TYPES(Maxs, int8_t, uint8_t, int16_t, uint16_t, half, bfloat16_t, int32_t, uint32_t, float)
 EMULATOR_REGISTER_TYPES(Mins, int8_t, uint8_t, int16_t, uint16_t, half, bfloat16_t, int32_t, uint32_t, float)
 
-EMULATOR_REGISTER_SCALAR(Adds, adding<E>(), sum(a, b))
-EMULATOR_REGISTER_SCALAR(Muls, adding<E>(), product(a, b))
-EMULATOR_REGISTER_SCALAR(Maxs, 1, larger(a, b))
-EMULATOR_REGISTER_SCALAR(Mins, 1, smaller(a, b))
+EMULATOR_REGISTER_SCALAR(Adds, adding<E>(), emu::sum(a, b))
+EMULATOR_REGISTER_SCALAR(Muls, adding<E>(), emu::product(a, b))
+EMULATOR_REGISTER_SCALAR(Maxs, 1, emu::larger(a, b))
+EMULATOR_REGISTER_SCALAR(Mins, 1, emu::smaller(a, b))
 #undef EMULATOR_REGISTER_SCALAR
 
 // ---- dst = f(src) ----
@@ -98,7 +98,7 @@ EMULATOR_REGISTER_SCALAR(Mins, 1, smaller(a, b))
 
 template <class T>
 constexpr T negative(T x) {
-    if constexpr (std::is_integral_v<T>) return difference(T(0), x);
+    if constexpr (std::is_integral_v<T>) return emu::difference(T(0), x);
     else return -x;
 }
 template <class T>
@@ -111,7 +111,7 @@ EMULATOR_REGISTER_TYPES(Abs, int8_t, int16_t, half, int32_t, float)
 EMULATOR_REGISTER_TYPES(Neg, int8_t, int16_t, half, int32_t, float)
 EMULATOR_REGISTER_TYPES(Not, int8_t, uint8_t, int16_t, uint16_t, half, int32_t, uint32_t, float)
 
-EMULATOR_REGISTER_UNARY(Abs, adding<E>(), magnitude(a))
+EMULATOR_REGISTER_UNARY(Abs, adding<E>(), emu::magnitude(a))
 EMULATOR_REGISTER_UNARY(Neg, adding<E>(), negative(a))
 EMULATOR_REGISTER_UNARY(Not, 1, complement(a))
 #undef EMULATOR_REGISTER_UNARY
@@ -152,7 +152,7 @@ constexpr Struct specific() {
 
 /// f of the number as a float, rounded to its type, as the rows of vector_unary.h.
 template <bool flush, class F, class T>
-inline T of_float(T x) { return flush ? flushed(T(F{}(static_cast<float>(flushed(x))))) : T(F{}(static_cast<float>(x))); }
+inline T of_float(T x) { return flush ? emu::flushed(T(F{}(static_cast<float>(emu::flushed(x))))) : T(F{}(static_cast<float>(x))); }
 
 #define EMULATOR_REGISTER_FUNCTION(Name, Struct, function)                                            \
     template <class T = DefaultType, auto mode = MaskMergeMode::ZEROING, class U>                     \
@@ -162,7 +162,7 @@ inline T of_float(T x) { return flush ? flushed(T(F{}(static_cast<float>(flushed
         Name##_types<E>();                                                                            \
         constexpr Struct how = specific<Struct, mode>();                                              \
         constexpr auto algo = algo_of<E>(how);                                                        \
-        const auto op = [](E a) { return of_float<flushes(algo), EMULATOR_MEMBERS function>(a); };                     \
+        const auto op = [](E a) { return of_float<emu::flushes(algo), EMULATOR_MEMBERS function>(a); };                     \
         elementwise<E>("Reg::" #Name, at, elementary<E>(), dstReg, mask, false, op, operand<E>(srcReg)); \
     }
 
@@ -178,12 +178,12 @@ constexpr auto algo_of(Struct how) {
     else return how.algo;
 }
 template <class T, SqrtAlgo algo>
-struct RootOf : Root<false> {
-    static_assert(std::is_same_v<T, float> || !fast_inverse(algo), "Reg::Sqrt: FAST_INVERSE and PRECISION_0ULP_FTZ_FALSE exist for float alone");
+struct RootOf : emu::Root<false> {
+    static_assert(std::is_same_v<T, float> || !emu::fast_inverse(algo), "Reg::Sqrt: FAST_INVERSE and PRECISION_0ULP_FTZ_FALSE exist for float alone");
 };
 
-EMULATOR_REGISTER_FUNCTION(Exp, ExpSpecificMode, (Exponential))
-EMULATOR_REGISTER_FUNCTION(Ln, LnSpecificMode, (Logarithm))
+EMULATOR_REGISTER_FUNCTION(Exp, ExpSpecificMode, (emu::Exponential))
+EMULATOR_REGISTER_FUNCTION(Ln, LnSpecificMode, (emu::Logarithm))
 EMULATOR_REGISTER_FUNCTION(Sqrt, SqrtSpecificMode, (RootOf<E, algo>))
 #undef EMULATOR_REGISTER_FUNCTION
 
@@ -222,7 +222,7 @@ inline void ExpSub(S& dstReg, V& srcReg0, V& srcReg1, MaskReg& mask, Site at = S
     const Values<E> a(srcReg0), b(srcReg1);
     Values<float> out;
     for (int lane = 0; lane < 64; ++lane) {
-        out.v[lane] = of_float<true, Exponential>(static_cast<float>(a.v[step * lane + first]) - static_cast<float>(b.v[step * lane + first]));
+        out.v[lane] = of_float<true, emu::Exponential>(static_cast<float>(a.v[step * lane + first]) - static_cast<float>(b.v[step * lane + first]));
     }
     Origin origin = srcReg0.origin;
     origin.join(srcReg1.origin), origin.join(mask.origin);
@@ -235,7 +235,7 @@ inline void ExpSub(S& dstReg, V& srcReg0, V& srcReg1, MaskReg& mask, Site at = S
 /// a * b + d, rounded once: "a single instruction that is more exact than Mul and Add" ([page] MulAddDst).
 template <class T>
 inline T fused(T a, T b, T d) {
-    if constexpr (std::is_integral_v<T>) return sum(product(a, b), d);
+    if constexpr (std::is_integral_v<T>) return emu::sum(emu::product(a, b), d);
     else if constexpr (std::is_same_v<T, float>) return std::fma(a, b, d);
     else if constexpr (std::is_same_v<T, half>) return half::from_bits(static_cast<uint16_t>(emulator::numbers::encode<emulator::numbers::Half>(static_cast<double>(static_cast<float>(a) * static_cast<float>(b)) + static_cast<double>(static_cast<float>(d)))));
     else return bfloat16_t::from_bits(static_cast<uint16_t>(emulator::numbers::encode<emulator::numbers::Bfloat16>(static_cast<double>(static_cast<float>(a) * static_cast<float>(b)) + static_cast<double>(static_cast<float>(d)))));
@@ -262,7 +262,7 @@ inline void Axpy(S& dstReg, S& srcReg, const U scalarValue, MaskReg& mask, Site 
     Axpy_types<E>();
     mode_exists<mode>();
     const E scalar = static_cast<E>(scalarValue);
-    const auto op = [scalar](E a, E d) { return sum(product(scalar, a), d); };
+    const auto op = [scalar](E a, E d) { return emu::sum(emu::product(scalar, a), d); };
     elementwise<E>("Reg::Axpy", at, 1, dstReg, mask, false, op, operand<E>(srcReg), operand<E>(dstReg));
 }
 

@@ -38,9 +38,9 @@ constexpr bool has_saturation() {
     using N = numbers::Number;
     constexpr N to = numbers::number_of<To>(), from = numbers::number_of<From>();
     if (to == N::Float || to == N::E8M0 || numbers::is_packed<From>() || to == N::E2M1x2 || to == N::E1M2x2) return false;
-    if (is_integer<From>() && !is_integer<To>()) return false;
+    if (emu::is_integer<From>() && !emu::is_integer<To>()) return false;
     if (from == N::E8M0 || from == N::HiFloat8 || (from == N::Half && (to == N::Int32 || to == N::Bfloat16))) return false;
-    return !(is_integer<From>() && is_integer<To>() && numbers::bits_of<To>() > numbers::bits_of<From>());
+    return !(emu::is_integer<From>() && emu::is_integer<To>() && numbers::bits_of<To>() > numbers::bits_of<From>());
 }
 
 /// [Performance]: 64 elements a cycle between float and the types of 16 bits, half of that for what is not listed: taken.
@@ -79,7 +79,7 @@ inline void Cast(S& dstReg, V& srcReg, MaskReg& mask, Site at = Site::here()) {
         if constexpr (known_mode && mode != numbers::Rounding::Hybrid) {
             if (!begin("Reg::Cast", at, mask, wide, cast_impl::cycles<To, From>())) return;
             const auto bit = [ctrl = emulator::function_ctrl()](int number) { return (ctrl >> number & 1) != 0; };
-            const bool saturate = bit(60) ? !bit(is_integer<To>() ? 59 : 48) : trait.satMode == SatMode::SAT || !saturates, keep_nan = bit(50);
+            const bool saturate = bit(60) ? !bit(emu::is_integer<To>() ? 59 : 48) : trait.satMode == SatMode::SAT || !saturates, keep_nan = bit(50);
             Bits used;
             for (int at_byte = 0; at_byte < 256; at_byte += wide)
                 if (mask.bits[at_byte + from_at]) used.set(at_byte + from_at);

@@ -504,8 +504,8 @@ inline void Store(__ubuf__ T* dstAddr, U& srcReg, Site at = Site::here()) {
 template <class D, class S, class I>
 constexpr bool gather_exists() {
     constexpr bool widened = (std::is_same_v<D, int16_t> && std::is_same_v<S, int8_t>) || (std::is_same_v<D, uint16_t> && std::is_same_v<S, uint8_t>);
-    constexpr bool small = widened || (std::is_same_v<D, S> && types::in<D>(types::List<int16_t, uint16_t, half, bfloat16_t>{}));
-    constexpr bool large = std::is_same_v<D, S> && types::in<D>(types::List<int32_t, uint32_t, float>{});
+    constexpr bool small = widened || (std::is_same_v<D, S> && types_impl::in<D>(types_impl::List<int16_t, uint16_t, half, bfloat16_t>{}));
+    constexpr bool large = std::is_same_v<D, S> && types_impl::in<D>(types_impl::List<int32_t, uint32_t, float>{});
     return (small && std::is_same_v<I, uint16_t>) || (large && std::is_same_v<I, uint32_t>);
 }
 

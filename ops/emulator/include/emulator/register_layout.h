@@ -51,11 +51,11 @@ int best(const Values<T>& values, const Bits& lanes, int first, int count) {
 
 template <class D, class S>
 constexpr bool sum_exists() {
-    return (std::is_same_v<D, S> && types::in<S>(types::List<half, int32_t, uint32_t, float>{})) || (std::is_same_v<D, int32_t> && std::is_same_v<S, int16_t>) ||
+    return (std::is_same_v<D, S> && types_impl::in<S>(types_impl::List<half, int32_t, uint32_t, float>{})) || (std::is_same_v<D, int32_t> && std::is_same_v<S, int16_t>) ||
            (std::is_same_v<D, uint32_t> && std::is_same_v<S, uint16_t>);
 }
 template <class D, class S>
-constexpr bool extreme_exists() { return std::is_same_v<D, S> && types::in<S>(types::List<half, int16_t, uint16_t, int32_t, uint32_t, float>{}); }
+constexpr bool extreme_exists() { return std::is_same_v<D, S> && types_impl::in<S>(types_impl::List<half, int16_t, uint16_t, int32_t, uint32_t, float>{}); }
 
 template <ReduceType type, class D, class S>
 constexpr void reduction_exists() {
@@ -134,7 +134,7 @@ inline void PairReduceElem(U& dstReg, U srcReg, MaskReg mask, Site at = Site::he
     const Values<E> values = masked<E>(srcReg, lanes, static_cast<E>(0));
     Values<E> out;
     std::memset(static_cast<void*>(out.v), 0, sizeof out.v);
-    for (int i = 0; i < LANES<E> / 2; ++i) out.v[i] = sum(values.v[2 * i], values.v[2 * i + 1]);
+    for (int i = 0; i < LANES<E> / 2; ++i) out.v[i] = emu::sum(values.v[2 * i], values.v[2 * i + 1]);
     Origin origin = srcReg.origin;
     origin.join(mask.origin);
     settle<E>(dstReg, out, lanes_of(emulator::ALL_BITS, sizeof(E)), false);
@@ -202,7 +202,7 @@ inline void Arange(S& dstReg, U scalarValue, Site at = Site::here()) {
     Values<E> out;
     for (int lane = 0; lane < LANES<E>; ++lane) {
         const int step = order == IndexOrder::INCREASE_ORDER ? lane : LANES<E> - 1 - lane;
-        out.v[lane] = sum(static_cast<E>(scalarValue), static_cast<E>(step));
+        out.v[lane] = emu::sum(static_cast<E>(scalarValue), static_cast<E>(step));
     }
     settle<E>(dstReg, out, lanes_of(emulator::ALL_BITS, sizeof(E)), false);
     dstReg.origin = {};

@@ -101,9 +101,9 @@ using Named = std::conditional_t<std::is_same_v<T, DefaultType>, Actual, T>;
 #define EMULATOR_REGISTER_TYPES(Name, ...)                                                                          \
     template <class T>                                                                                              \
     constexpr void Name##_types() {                                                                                 \
-        constexpr bool has = types::in<T>(types::List<__VA_ARGS__>{});                                              \
+        constexpr bool has = types_impl::in<T>(types_impl::List<__VA_ARGS__>{});                                              \
         static_assert(has, "Reg::" #Name ": dav-3510 does not have it for this element type; it has " #__VA_ARGS__ "."); \
-        if constexpr (!has) static_cast<void>(sizeof(types::NotAnElementTypeOfThisCall<T>));                        \
+        if constexpr (!has) static_cast<void>(sizeof(types_impl::NotAnElementTypeOfThisCall<T>));                        \
     }
 
 /// Only those with a software form ([page]) keep what the mask holds back; UNKNOWN is of conversions alone.

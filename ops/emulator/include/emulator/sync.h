@@ -7,12 +7,12 @@ namespace AscendC {
 
 template <HardEvent event>
 inline void SetFlag(int32_t id, Site at = Site::here()) {
-    emulator::set_flag(pipes_of(event).from, pipes_of(event).to, id, at);
+    emulator::set_flag(emu::pipes_of(event).from, emu::pipes_of(event).to, id, at);
 }
 
 template <HardEvent event>
 inline void WaitFlag(int32_t id, Site at = Site::here()) {
-    emulator::wait_flag(pipes_of(event).from, pipes_of(event).to, id, at);
+    emulator::wait_flag(emu::pipes_of(event).from, emu::pipes_of(event).to, id, at);
 }
 
 template <pipe_t pipe>
@@ -21,7 +21,7 @@ inline void PipeBarrier(Site at = Site::here()) {
     if constexpr (pipe == PIPE_ALL)
         emulator::barrier_all(at);
     else
-        emulator::barrier(pipe_of(pipe), at);
+        emulator::barrier(emu::pipe_of(pipe), at);
 }
 
 template <uint8_t mode, pipe_t pipe>
@@ -29,7 +29,7 @@ inline void CrossCoreSetFlag(uint16_t id, Site at = Site::here()) {
     static_assert(pipe != PIPE_ALL, "CrossCoreSetFlag: name the pipe whose work has to be complete");
     static_assert(pipe != PIPE_S || mode == 4, "CrossCoreSetFlag: PIPE_S is for mode 4 of dav-3510 only");
     static_assert(mode <= 2 || (mode == 4 && is_3510), "CrossCoreSetFlag: modes are 0, 1 and 2, and 4 on dav-3510");
-    emulator::cross_core_set(mode, pipe_of(pipe), id, at);
+    emulator::cross_core_set(mode, emu::pipe_of(pipe), id, at);
 }
 
 /// dav-2201: the whole core waits. dav-3510: `pipe` waits (the whole core for PIPE_S).
@@ -37,14 +37,38 @@ template <uint8_t mode = 0, pipe_t pipe = PIPE_S>
 inline void CrossCoreWaitFlag(uint16_t id, Site at = Site::here()) {
     static_assert(pipe != PIPE_ALL, "CrossCoreWaitFlag: name a pipe, or none for the whole core");
     static_assert(mode <= 2 || mode == 4, "CrossCoreWaitFlag: modes are 0, 1 and 2, and 4 on dav-3510");
-    emulator::cross_core_wait(mode == 4 ? 4 : -1, is_3510 ? pipe_of(pipe) : emulator::Pipe::S, id, at);
+    emulator::cross_core_wait(mode == 4 ? 4 : -1, is_3510 ? emu::pipe_of(pipe) : emulator::Pipe::S, id, at);
 }
 
-/// All vector cores (true), or all cores of a mixed kernel; each waits for its own pipes first.
+/// dav-3510: the pipe whose work a vector core tells of, and the one that waits for the others; MTE2, MTE3 or all of them.
+struct SyncAllConfig {
+    pipe_t triggerPipe;
+    pipe_t waitPipe;
+};
+constexpr SyncAllConfig DEFAULT_SYNC_ALL_CONFIG = {PIPE_ALL, PIPE_ALL};
+
+/// All vector cores (true), or all cores of a mixed kernel; each waits for its own pipes first. With one pipe in its config
+/// (vector cores alone) it is as mode 0 of CrossCoreSetFlag and CrossCoreWaitFlag, with an id of the system's.
+#if __NPU_ARCH__ == 3510
+template <bool aiv_only = true, const SyncAllConfig& config = DEFAULT_SYNC_ALL_CONFIG>
+inline void SyncAll(Site at = Site::here()) {
+    constexpr auto takes = [](pipe_t pipe) { return pipe == PIPE_ALL || pipe == PIPE_MTE2 || pipe == PIPE_MTE3; };
+    static_assert(takes(config.triggerPipe) && takes(config.waitPipe), "SyncAll: its config takes PIPE_MTE2, PIPE_MTE3 and PIPE_ALL");
+    if constexpr (!aiv_only || (config.triggerPipe == PIPE_ALL && config.waitPipe == PIPE_ALL)) {
+        emulator::sync_all(!aiv_only, at);
+    } else {
+        if (emulator::core().role == emulator::Role::AIC) return;
+        if (config.triggerPipe == PIPE_ALL) emulator::drain_pipes(at);
+        emulator::cross_core_set(0, config.triggerPipe == PIPE_ALL ? emulator::Pipe::S : emu::pipe_of(config.triggerPipe), 14, at);
+        emulator::cross_core_wait(-1, config.waitPipe == PIPE_ALL ? emulator::Pipe::S : emu::pipe_of(config.waitPipe), 14, at);
+    }
+}
+#else
 template <bool aiv_only = true>
 inline void SyncAll(Site at = Site::here()) {
     emulator::sync_all(!aiv_only, at);
 }
+#endif
 
 /// The soft form: 32 bytes of zeroed workspace and of UB a core; `used_cores` of the vector cores, 0: all.
 template <bool aiv_only = true>
@@ -84,7 +108,7 @@ inline void DataSyncBarrier() {
 
 // ---- Control registers ----
 
-namespace atomic {
+namespace atomic_impl {
 
 /// The number of a type in Control::atomic_type: 1 to 6, 0 for a type that atomic writes do not exist for.
 template <class T>
@@ -104,19 +128,19 @@ inline void turn_on(uint8_t op) {
     control.atomic = true, control.atomic_op = op, control.atomic_type = type<T>();
 }
 
-}  // namespace atomic
+}  // namespace atomic_impl
 
 template <class T>
-inline void SetAtomicAdd() { atomic::turn_on<T>(0); }
+inline void SetAtomicAdd() { atomic_impl::turn_on<T>(0); }
 template <class T>
-inline void SetAtomicMax() { atomic::turn_on<T>(1); }
+inline void SetAtomicMax() { atomic_impl::turn_on<T>(1); }
 template <class T>
-inline void SetAtomicMin() { atomic::turn_on<T>(2); }
+inline void SetAtomicMin() { atomic_impl::turn_on<T>(2); }
 /// The type alone; it says nothing of whether atomic writes are on.
 template <class T>
 inline void SetAtomicType() {
-    static_assert(atomic::type<T>() != 0, "SetAtomicType: types are int8, int16, half, bfloat16, int32 and float");
-    emulator::core().control.atomic_type = atomic::type<T>();
+    static_assert(atomic_impl::type<T>() != 0, "SetAtomicType: types are int8, int16, half, bfloat16, int32 and float");
+    emulator::core().control.atomic_type = atomic_impl::type<T>();
 }
 inline void SetAtomicNone() { emulator::core().control.atomic = false; }
 inline void DisableDmaAtomic() { SetAtomicNone(); }

@@ -8,6 +8,8 @@
 
 namespace AscendC {
 
+namespace emu {
+
 /// An index with the line it stands on, so that a mutation test can shift it.
 struct Index {
     int64_t value;
@@ -22,6 +24,23 @@ int64_t shifted(const Index& index, int detail) {
     return index.value + (emulator::mutated("offset", index.at, detail) ? static_cast<int64_t>(32 / sizeof(T)) : 0);
 }
 
+// Operators on whole tensors, and what they stand for.
+#define EMULATOR_OPERATORS(X)                                                                                                              \
+    X(+, WholeAdd) X(-, WholeSub) X(*, WholeMul) X(/, WholeDiv) X(&, WholeAnd) X(|, WholeOr)                                               \
+    X(<, WholeLess) X(>, WholeGreater) X(<=, WholeLessEqual) X(>=, WholeGreaterEqual) X(==, WholeEqual) X(!=, WholeNotEqual)
+#define EMULATOR_OPERATION(op, Name) struct Name;
+EMULATOR_OPERATORS(EMULATOR_OPERATION)
+#undef EMULATOR_OPERATION
+
+/// dst = src0 op src1 over whole tensors, see vector_operators.h. `Operation::run` does it.
+template <class Operation, class Tensor>
+struct Whole {
+    Tensor src0, src1;
+    Site at;
+};
+
+}  // namespace emu
+
 struct ShapeInfo {};
 
 template <class T>
@@ -33,7 +52,7 @@ class LocalTensor {
     /// A tensor of `count` elements at a byte address, without a TPipe. Source: LocalTensor constructors of the static
     /// programming model.
     LocalTensor(TPosition position, uint32_t address, uint32_t count)
-        : space_(space_of(position)), position_(position), address_(address), count_(count), low_(address),
+        : space_(emu::space_of(position)), position_(position), address_(address), count_(count), low_(address),
           high_(address + static_cast<int64_t>(count) * static_cast<int64_t>(sizeof(T))) {}
 
     T GetValue(uint32_t index, Site at = Site::here()) const {
@@ -65,9 +84,9 @@ class LocalTensor {
     };
     Element operator()(uint32_t index, Site at = Site::here()) const { return Element(*this, index, at); }
 
-    LocalTensor operator[](Index index) const {
+    LocalTensor operator[](emu::Index index) const {
         LocalTensor out = *this;
-        const int64_t offset = shifted<T>(index, 0);
+        const int64_t offset = emu::shifted<T>(index, 0);
         out.address_ += offset * static_cast<int64_t>(sizeof(T));
         out.count_ = offset < count_ ? static_cast<uint32_t>(count_ - offset) : 0;
         return out;
@@ -80,6 +99,22 @@ class LocalTensor {
         out.count_ = static_cast<uint32_t>(static_cast<uint64_t>(count_) * sizeof(T) / sizeof(U));
         return out;
     }
+
+    template <class Operation, class Tensor>
+    LocalTensor& operator=(const emu::Whole<Operation, Tensor>& whole) {
+        Operation::run(*this, whole.src0, whole.src1, whole.at);
+        return *this;
+    }
+    /// The right side of such an operator, with the line it stands on.
+    struct Right {
+        LocalTensor tensor;
+        Site at;
+        Right(const LocalTensor& tensor, Site at = Site::here()) : tensor(tensor), at(at) {}
+    };
+#define EMULATOR_OPERATOR(op, Name) \
+    friend emu::Whole<emu::Name, LocalTensor> operator op(const LocalTensor& src0, const Right& src1) { return {src0, src1.tensor, src1.at}; }
+    EMULATOR_OPERATORS(EMULATOR_OPERATOR)
+#undef EMULATOR_OPERATOR
 
     uint32_t GetSize() const { return count_; }
     uint32_t GetLength() const { return count_ * static_cast<uint32_t>(sizeof(T)); }
@@ -174,9 +209,9 @@ class GlobalTensor {
         emulator::scalar_global(address_ + index * sizeof(T), &stored, sizeof(T), true, at, "SetValue", low_, high_);
     }
     T operator()(uint64_t index, Site at = Site::here()) const { return GetValue(index, at); }
-    GlobalTensor operator[](Index index) const {
+    GlobalTensor operator[](emu::Index index) const {
         GlobalTensor out = *this;
-        const int64_t offset = shifted<T>(index, 1);
+        const int64_t offset = emu::shifted<T>(index, 1);
         out.address_ += static_cast<uint64_t>(offset * static_cast<int64_t>(sizeof(T)));
         out.count_ = count_ > static_cast<uint64_t>(offset) ? count_ - static_cast<uint64_t>(offset) : 0;
         return out;

@@ -6,6 +6,8 @@
 
 namespace AscendC {
 
+namespace emu {
+
 template <class T, class Op>
 void binary(const char* call, Site at, const Lanes& lanes, bool read_dst, const LocalTensor<T>& dst, const LocalTensor<T>& src0, const LocalTensor<T>& src1,
             const BinaryRepeatParams& p, Op op) {
@@ -17,20 +19,22 @@ void binary(const char* call, Site at, const Lanes& lanes, bool read_dst, const 
     template <class T>                                                                                                                \
     void Name(const LocalTensor<T>& dst, const LocalTensor<T>& src0, const LocalTensor<T>& src1, const int32_t& count, Site at = Site::here()) { \
         Name##_types<T, true>();                                                                                                      \
-        binary(#Name, at, flat_lanes(count, sizeof(T)), read_dst, dst, src0, src1, {}, Name##_op<T>);                                 \
+        emu::binary(#Name, at, emu::flat_lanes(count, sizeof(T)), read_dst, dst, src0, src1, {}, Name##_op<T>);                                 \
     }                                                                                                                                 \
     template <class T, bool isSetMask = true>                                                                                         \
     void Name(const LocalTensor<T>& dst, const LocalTensor<T>& src0, const LocalTensor<T>& src1, uint64_t mask, const uint8_t repeatTime, \
               const BinaryRepeatParams& repeatParams, Site at = Site::here()) {                                                       \
         Name##_types<T, false>();                                                                                                     \
-        binary(#Name, at, mask_lanes<isSetMask>(mask, repeatTime, sizeof(T)), read_dst, dst, src0, src1, repeatParams, Name##_op<T>); \
+        emu::binary(#Name, at, emu::mask_lanes<isSetMask>(mask, repeatTime, sizeof(T)), read_dst, dst, src0, src1, repeatParams, Name##_op<T>); \
     }                                                                                                                                 \
     template <class T, bool isSetMask = true>                                                                                         \
     void Name(const LocalTensor<T>& dst, const LocalTensor<T>& src0, const LocalTensor<T>& src1, uint64_t mask[], const uint8_t repeatTime, \
               const BinaryRepeatParams& repeatParams, Site at = Site::here()) {                                                       \
         Name##_types<T, false>();                                                                                                     \
-        binary(#Name, at, mask_lanes<isSetMask>(mask, repeatTime, sizeof(T)), read_dst, dst, src0, src1, repeatParams, Name##_op<T>); \
+        emu::binary(#Name, at, emu::mask_lanes<isSetMask>(mask, repeatTime, sizeof(T)), read_dst, dst, src0, src1, repeatParams, Name##_op<T>); \
     }
+
+}  // namespace emu
 
 /// `expression` is of the elements `a` and `b`, and of `d`, what dst held, when `read_dst`.
 #define EMULATOR_BINARY(Name, read_dst, expression)                                                                                   \
@@ -55,23 +59,23 @@ EMULATOR_TYPES(FusedMulAdd, (half, float), (half, bfloat16_t, float), (int64_t, 
 EMULATOR_TYPES(MulAddRelu, (half, float), (half, float), (int64_t, uint64_t))
 
 /// dst = src0 + src1.
-EMULATOR_BINARY(Add, false, sum(a, b))
+EMULATOR_BINARY(Add, false, emu::sum(a, b))
 /// dst = src0 - src1.
-EMULATOR_BINARY(Sub, false, difference(a, b))
+EMULATOR_BINARY(Sub, false, emu::difference(a, b))
 /// dst = src0 * src1.
-EMULATOR_BINARY(Mul, false, product(a, b))
+EMULATOR_BINARY(Mul, false, emu::product(a, b))
 /// dst = max(src0, src1).
-EMULATOR_BINARY(Max, false, larger(a, b))
+EMULATOR_BINARY(Max, false, emu::larger(a, b))
 /// dst = min(src0, src1).
-EMULATOR_BINARY(Min, false, smaller(a, b))
+EMULATOR_BINARY(Min, false, emu::smaller(a, b))
 /// dst = max(0, src0 + src1).
-EMULATOR_BINARY(AddRelu, false, positive_part(sum(a, b)))
+EMULATOR_BINARY(AddRelu, false, emu::positive_part(emu::sum(a, b)))
 /// dst = max(0, src0 - src1).
-EMULATOR_BINARY(SubRelu, false, positive_part(difference(a, b)))
+EMULATOR_BINARY(SubRelu, false, emu::positive_part(emu::difference(a, b)))
 /// dst = src0 * dst + src1. [Borders], tables 20 to 23, list the product as a number of dst's type: it rounds before the sum.
-EMULATOR_BINARY(FusedMulAdd, true, sum(product(a, d), b))
+EMULATOR_BINARY(FusedMulAdd, true, emu::sum(emu::product(a, d), b))
 /// dst = max(0, src0 * dst + src1).
-EMULATOR_BINARY(MulAddRelu, true, positive_part(sum(product(a, d), b)))
+EMULATOR_BINARY(MulAddRelu, true, emu::positive_part(emu::sum(emu::product(a, d), b)))
 
 // ---- Div ----
 
@@ -97,7 +101,7 @@ constexpr auto Div_op = [](T* dst, const T* src0, const T* src1, int64_t n) {
     static_assert(std::is_same_v<T, float> || (algo != DivAlgo::DIFF_COMPENSATION && algo != DivAlgo::PRECISION_0ULP_FTZ_TRUE && algo != DivAlgo::PRECISION_0ULP_FTZ_FALSE),
                   "Div: this algorithm exists for float alone");
     constexpr bool flush = is_3510 && algo != DivAlgo::PRECISION_0ULP_FTZ_FALSE && algo != DivAlgo::PRECISION_1ULP_FTZ_FALSE;
-    EMULATOR_EACH(i, n) dst[i] = flush ? flushed(quotient(flushed(src0[i]), flushed(src1[i]))) : quotient(src0[i], src1[i]);
+    EMULATOR_EACH(i, n) dst[i] = flush ? emu::flushed(emu::quotient(emu::flushed(src0[i]), emu::flushed(src1[i]))) : emu::quotient(src0[i], src1[i]);
 };
 
 // dav-2201 has no config, dav-3510 has one behind the other template parameters.
@@ -112,22 +116,24 @@ constexpr auto Div_op = [](T* dst, const T* src0, const T* src1, int64_t n) {
 template <class T EMULATOR_CONFIG>
 void Div(const LocalTensor<T>& dst, const LocalTensor<T>& src0, const LocalTensor<T>& src1, const int32_t& count, Site at = Site::here()) {
     Div_types<T, true>();
-    binary("Div", at, flat_lanes(count, sizeof(T)), false, dst, src0, src1, {}, Div_op<T, EMULATOR_ALGO>);
+    emu::binary("Div", at, emu::flat_lanes(count, sizeof(T)), false, dst, src0, src1, {}, Div_op<T, EMULATOR_ALGO>);
 }
 template <class T, bool isSetMask = true EMULATOR_CONFIG>
 void Div(const LocalTensor<T>& dst, const LocalTensor<T>& src0, const LocalTensor<T>& src1, uint64_t mask, const uint8_t repeatTime,
          const BinaryRepeatParams& repeatParams, Site at = Site::here()) {
     Div_types<T, false>();
-    binary("Div", at, mask_lanes<isSetMask>(mask, repeatTime, sizeof(T)), false, dst, src0, src1, repeatParams, Div_op<T, EMULATOR_ALGO>);
+    emu::binary("Div", at, emu::mask_lanes<isSetMask>(mask, repeatTime, sizeof(T)), false, dst, src0, src1, repeatParams, Div_op<T, EMULATOR_ALGO>);
 }
 template <class T, bool isSetMask = true EMULATOR_CONFIG>
 void Div(const LocalTensor<T>& dst, const LocalTensor<T>& src0, const LocalTensor<T>& src1, uint64_t mask[], const uint8_t repeatTime,
          const BinaryRepeatParams& repeatParams, Site at = Site::here()) {
     Div_types<T, false>();
-    binary("Div", at, mask_lanes<isSetMask>(mask, repeatTime, sizeof(T)), false, dst, src0, src1, repeatParams, Div_op<T, EMULATOR_ALGO>);
+    emu::binary("Div", at, emu::mask_lanes<isSetMask>(mask, repeatTime, sizeof(T)), false, dst, src0, src1, repeatParams, Div_op<T, EMULATOR_ALGO>);
 }
 #undef EMULATOR_CONFIG
 #undef EMULATOR_ALGO
+
+namespace emu {
 
 // ---- MulAddDst ----
 
@@ -138,14 +144,18 @@ constexpr T multiply_add(U a, U b, T d) {
     else return static_cast<float>(a) * static_cast<float>(b) + d;
 }
 
+}  // namespace emu
+
 template <class T, class U, bool counted>
 constexpr void MulAddDst_types() {
-    constexpr bool has = types::in<T>(types::List<half, float>{}) || (is_3510 && counted && types::in<T>(types::List<int64_t, uint64_t>{}));
+    constexpr bool has = types_impl::in<T>(types_impl::List<half, float>{}) || (is_3510 && counted && types_impl::in<T>(types_impl::List<int64_t, uint64_t>{}));
     constexpr bool pair = std::is_same_v<T, U> || (std::is_same_v<T, float> && std::is_same_v<U, half>);
     static_assert(has && pair, "MulAddDst: " EMULATOR_SOC " has dst, src0, src1 of half, half, half; float, float, float; float, half, half; dav-3510 "
                                "with a count also of int64_t or uint64_t.");
-    if constexpr (!has || !pair) static_cast<void>(sizeof(types::NotAnElementTypeOfThisCall<U>));
+    if constexpr (!has || !pair) static_cast<void>(sizeof(types_impl::NotAnElementTypeOfThisCall<U>));
 }
+
+namespace emu {
 
 template <class T, class U>
 void multiply_add_to(Site at, const Lanes& lanes, const LocalTensor<T>& dst, const LocalTensor<U>& src0, const LocalTensor<U>& src1, const BinaryRepeatParams& p) {
@@ -154,23 +164,25 @@ void multiply_add_to(Site at, const Lanes& lanes, const LocalTensor<T>& dst, con
                 std::pair{src1, Stride{p.src1BlkStride, p.src1RepStride}});
 }
 
+}  // namespace emu
+
 /// dst = src0 * src1 + dst. A mask counts elements of the wider type: 64 of half, half -> float, from four blocks each.
 template <class T, class U>
 void MulAddDst(const LocalTensor<T>& dst, const LocalTensor<U>& src0, const LocalTensor<U>& src1, const int32_t& count, Site at = Site::here()) {
     MulAddDst_types<T, U, true>();
-    multiply_add_to(at, flat_lanes(count, sizeof(T)), dst, src0, src1, {});
+    emu::multiply_add_to(at, emu::flat_lanes(count, sizeof(T)), dst, src0, src1, {});
 }
 template <class T, class U, bool isSetMask = true>
 void MulAddDst(const LocalTensor<T>& dst, const LocalTensor<U>& src0, const LocalTensor<U>& src1, uint64_t mask, const uint8_t repeatTime,
                const BinaryRepeatParams& repeatParams, Site at = Site::here()) {
     MulAddDst_types<T, U, false>();
-    multiply_add_to(at, mask_lanes<isSetMask>(mask, repeatTime, sizeof(T)), dst, src0, src1, repeatParams);
+    emu::multiply_add_to(at, emu::mask_lanes<isSetMask>(mask, repeatTime, sizeof(T)), dst, src0, src1, repeatParams);
 }
 template <class T, class U, bool isSetMask = true>
 void MulAddDst(const LocalTensor<T>& dst, const LocalTensor<U>& src0, const LocalTensor<U>& src1, const uint64_t mask[], const uint8_t repeatTime,
                const BinaryRepeatParams& repeatParams, Site at = Site::here()) {
     MulAddDst_types<T, U, false>();
-    multiply_add_to(at, mask_lanes<isSetMask>(mask, repeatTime, sizeof(T)), dst, src0, src1, repeatParams);
+    emu::multiply_add_to(at, emu::mask_lanes<isSetMask>(mask, repeatTime, sizeof(T)), dst, src0, src1, repeatParams);
 }
 
 }  // namespace AscendC

@@ -18,6 +18,8 @@ EMULATOR_BINARY(And, false, static_cast<T>(a & b))
 /// dst = src0 | src1.
 EMULATOR_BINARY(Or, false, static_cast<T>(a | b))
 
+namespace emu {
+
 template <class T>
 constexpr T inverted(T x) {
     using emulator::numbers::bits_as;
@@ -25,10 +27,15 @@ constexpr T inverted(T x) {
     else if constexpr (std::is_same_v<T, float>) return bits_as<float>(~bits_as<uint32_t>(x));
     else return T::from_bits(static_cast<uint16_t>(~x.bits));
 }
+
+}  // namespace emu
+
 template <class T>
-constexpr auto Not_op = [](T* dst, const T* src, int64_t n) { EMULATOR_EACH(i, n) dst[i] = inverted(src[i]); };
+constexpr auto Not_op = [](T* dst, const T* src, int64_t n) { EMULATOR_EACH(i, n) dst[i] = emu::inverted(src[i]); };
 /// dst = ~src.
 EMULATOR_UNARY_FORMS(Not, (), Not_op<T>)
+
+namespace emu {
 
 // ---- Shifts ----
 
@@ -37,7 +44,7 @@ EMULATOR_UNARY_FORMS(Not, (), Not_op<T>)
 template <class T>
 constexpr T shifted_left(T x, int64_t amount) {
     constexpr int width = 8 * sizeof(T);
-    using Word = types::Modular<T>;
+    using Word = types_impl::Modular<T>;
     const T moved = amount < width ? static_cast<T>(static_cast<Word>(x) << amount) : T(0);
     if constexpr (std::is_unsigned_v<T>) return moved;
     constexpr T sign = std::numeric_limits<T>::min();
@@ -77,41 +84,43 @@ void shift_right(const LocalTensor<T>& dst, const LocalTensor<T>& src, T amount,
         unary("ShiftRight", at, lanes, dst, src, p, [bits](T* to, const T* from, int64_t n) { EMULATOR_EACH(i, n) to[i] = shifted_right(from[i], bits, false); });
 }
 
+}  // namespace emu
+
 /// dst = src << scalarValue.
 template <class T, bool isSetMask = true>
 void ShiftLeft(const LocalTensor<T>& dst, const LocalTensor<T>& src, const T& scalarValue, const int32_t& count, Site at = Site::here()) {
     ShiftLeft_types<T, true>();
-    shift_left(dst, src, scalarValue, count_lanes<isSetMask>(count, sizeof(T)), {}, at);
+    emu::shift_left(dst, src, scalarValue, emu::count_lanes<isSetMask>(count, sizeof(T)), {}, at);
 }
 template <class T, bool isSetMask = true>
 void ShiftLeft(const LocalTensor<T>& dst, const LocalTensor<T>& src, const T& scalarValue, uint64_t mask, const uint8_t repeatTime,
                const UnaryRepeatParams& repeatParams, Site at = Site::here()) {
     ShiftLeft_types<T, false>();
-    shift_left(dst, src, scalarValue, mask_lanes<isSetMask>(mask, repeatTime, sizeof(T)), repeatParams, at);
+    emu::shift_left(dst, src, scalarValue, emu::mask_lanes<isSetMask>(mask, repeatTime, sizeof(T)), repeatParams, at);
 }
 template <class T, bool isSetMask = true>
 void ShiftLeft(const LocalTensor<T>& dst, const LocalTensor<T>& src, const T& scalarValue, uint64_t mask[], const uint8_t repeatTime,
                const UnaryRepeatParams& repeatParams, Site at = Site::here()) {
     ShiftLeft_types<T, false>();
-    shift_left(dst, src, scalarValue, mask_lanes<isSetMask>(mask, repeatTime, sizeof(T)), repeatParams, at);
+    emu::shift_left(dst, src, scalarValue, emu::mask_lanes<isSetMask>(mask, repeatTime, sizeof(T)), repeatParams, at);
 }
 /// dst = src >> scalarValue.
 template <class T, bool isSetMask = true>
 void ShiftRight(const LocalTensor<T>& dst, const LocalTensor<T>& src, const T& scalarValue, const int32_t& count, Site at = Site::here()) {
     ShiftRight_types<T, true>();
-    shift_right(dst, src, scalarValue, count_lanes<isSetMask>(count, sizeof(T)), {}, false, at);
+    emu::shift_right(dst, src, scalarValue, emu::count_lanes<isSetMask>(count, sizeof(T)), {}, false, at);
 }
 template <class T, bool isSetMask = true>
 void ShiftRight(const LocalTensor<T>& dst, const LocalTensor<T>& src, const T& scalarValue, uint64_t mask, const uint8_t repeatTime,
                 const UnaryRepeatParams& repeatParams, bool roundEn = false, Site at = Site::here()) {
     ShiftRight_types<T, false>();
-    shift_right(dst, src, scalarValue, mask_lanes<isSetMask>(mask, repeatTime, sizeof(T)), repeatParams, roundEn, at);
+    emu::shift_right(dst, src, scalarValue, emu::mask_lanes<isSetMask>(mask, repeatTime, sizeof(T)), repeatParams, roundEn, at);
 }
 template <class T, bool isSetMask = true>
 void ShiftRight(const LocalTensor<T>& dst, const LocalTensor<T>& src, const T& scalarValue, uint64_t mask[], const uint8_t repeatTime,
                 const UnaryRepeatParams& repeatParams, bool roundEn = false, Site at = Site::here()) {
     ShiftRight_types<T, false>();
-    shift_right(dst, src, scalarValue, mask_lanes<isSetMask>(mask, repeatTime, sizeof(T)), repeatParams, roundEn, at);
+    emu::shift_right(dst, src, scalarValue, emu::mask_lanes<isSetMask>(mask, repeatTime, sizeof(T)), repeatParams, roundEn, at);
 }
 
 }  // namespace AscendC

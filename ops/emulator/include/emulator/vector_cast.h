@@ -45,6 +45,8 @@ inline int64_t GetCtrlSpr() {
 }
 #endif
 
+namespace emu {
+
 /// How a conversion to `To` treats what does not fit.
 struct Saturation {
     bool saturate, keep_nan;
@@ -71,14 +73,18 @@ constexpr bool cast_exists() {
     return false;
 }
 
+}  // namespace emu
+
 template <class To, class From>
 struct NoCast;  // never defined: a compiler that stops here names the types
 template <class To, class From>
 constexpr void Cast_types() {
-    constexpr bool exists = cast_exists<To, From>();
+    constexpr bool exists = emu::cast_exists<To, From>();
     static_assert(exists, "Cast: " EMULATOR_SOC " does not convert between these types; see the table of its page, and take two steps.");
     if constexpr (!exists) static_cast<void>(sizeof(NoCast<To, From>));
 }
+
+namespace emu {
 
 inline bool legal_mode(emulator::numbers::Number from, const char* from_name, emulator::numbers::Number to, const char* to_name, RoundMode mode, Site at) {
     using namespace emulator::numbers;
@@ -121,6 +127,8 @@ template <class To, class From>
     }
 }
 
+}  // namespace emu
+
 // ---- Packed pairs ----
 
 /// Two neighbours: what a packed byte converts from and to.
@@ -128,6 +136,9 @@ template <class T>
 struct Two {
     T first, second;
 };
+
+namespace emu {
+
 template <class T>
 LocalTensor<Two<T>> in_pairs(const LocalTensor<T>& tensor) { return tensor.template ReinterpretCast<Two<T>>(); }
 
@@ -189,26 +200,28 @@ void cast(Site at, Lanes lanes, const LocalTensor<To>& dst, const LocalTensor<Fr
 template <class To, class From>
 constexpr int64_t wider() { return static_cast<int64_t>(std::max(sizeof(To), sizeof(From))); }
 
+}  // namespace emu
+
 /// dst = src in dst's type. Narrowing in place is allowed when both begin at the same address; the mask counts elements of
 /// the wider type, and a repeat of the narrower one has fewer blocks.
 template <class T, class U>
 void Cast(const LocalTensor<T>& dst, const LocalTensor<U>& src, const RoundMode& roundMode, const uint32_t count, Site at = Site::here()) {
     Cast_types<T, U>();
-    cast(at, flat_lanes(count, wider<T, U>()), dst, src, roundMode, {});
+    emu::cast(at, emu::flat_lanes(count, emu::wider<T, U>()), dst, src, roundMode, {});
 }
 template <class T, class U, bool isSetMask = true>
 void Cast(const LocalTensor<T>& dst, const LocalTensor<U>& src, const RoundMode& roundMode, const uint64_t mask, const uint8_t repeatTime,
           const UnaryRepeatParams& repeatParams, Site at = Site::here()) {
     Cast_types<T, U>();
     static_assert(!std::is_same_v<T, double> && !std::is_same_v<U, double>, "Cast: double has the form with a count alone");
-    cast(at, mask_lanes<isSetMask>(mask, repeatTime, wider<T, U>()), dst, src, roundMode, repeatParams);
+    emu::cast(at, emu::mask_lanes<isSetMask>(mask, repeatTime, emu::wider<T, U>()), dst, src, roundMode, repeatParams);
 }
 template <class T, class U, bool isSetMask = true>
 void Cast(const LocalTensor<T>& dst, const LocalTensor<U>& src, const RoundMode& roundMode, const uint64_t mask[], const uint8_t repeatTime,
           const UnaryRepeatParams& repeatParams, Site at = Site::here()) {
     Cast_types<T, U>();
     static_assert(!std::is_same_v<T, double> && !std::is_same_v<U, double>, "Cast: double has the form with a count alone");
-    cast(at, mask_lanes<isSetMask>(mask, repeatTime, wider<T, U>()), dst, src, roundMode, repeatParams);
+    emu::cast(at, emu::mask_lanes<isSetMask>(mask, repeatTime, emu::wider<T, U>()), dst, src, roundMode, repeatParams);
 }
 
 }  // namespace AscendC

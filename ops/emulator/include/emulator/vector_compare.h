@@ -61,8 +61,8 @@ inline bool legal_mode(CMPMODE mode, const char* call, Site at) {
 }
 
 /// Repeats in which every lane takes part.
-inline Lanes all_lanes(int64_t repeats, int64_t size) {
-    Lanes out;
+inline emu::Lanes all_lanes(int64_t repeats, int64_t size) {
+    emu::Lanes out;
     out.width = ONE_REPEAT_BYTE_SIZE / size, out.repeats = repeats, out.runs = {{0, out.width}};
     return out;
 }
@@ -70,23 +70,23 @@ inline Lanes all_lanes(int64_t repeats, int64_t size) {
 /// Bits of the repeats one behind the other: the repeat stride of dst has no effect (unknown for more than one repeat; so it
 /// is what Select takes). `scalar`: src1 is the number. Bits of lanes that the mask holds back are 0 ([Compare], examples).
 template <class T, class U>
-void to_memory(const char* call, Site at, const Lanes& lanes, const LocalTensor<U>& dst, const LocalTensor<T>& src0, Stride stride0,
-               const LocalTensor<T>* src1, Stride stride1, T scalar, CMPMODE mode) {
+void to_memory(const char* call, Site at, const emu::Lanes& lanes, const LocalTensor<U>& dst, const LocalTensor<T>& src0, emu::Stride stride0,
+               const LocalTensor<T>* src1, emu::Stride stride1, T scalar, CMPMODE mode) {
     EMULATOR_USES("asc_uses_vector");
     static_assert(std::is_same_v<U, uint8_t> || std::is_same_v<U, int8_t>, "Compare: dst is uint8_t or int8_t");
     if (!legal_mode(mode, call, at)) return;
     if (is_2201 && std::is_same_v<T, int32_t> && !emulator::require(mode == CMPMODE::EQ, "argument", at, call, "dav-2201 compares int32_t for CMPMODE::EQ alone.")) return;
     if (std::is_same_v<T, double> && src1 == nullptr && !emulator::require(mode == CMPMODE::EQ, "argument", at, call, "double is compared with a scalar for CMPMODE::EQ alone.")) return;
-    if (!legal(lanes, call, at)) return;
+    if (!emu::legal(lanes, call, at)) return;
     emulator::Instruction what = reduce_impl::instruction(call, at, lanes);
-    add_lane_accesses(what.accesses, src0, emulator::Access::Kind::Read, "src0", lanes, stride0);
-    if (src1) add_lane_accesses(what.accesses, *src1, emulator::Access::Kind::Read, "src1", lanes, stride1);
+    emu::add_lane_accesses(what.accesses, src0, emulator::Access::Kind::Read, "src0", lanes, stride0);
+    if (src1) emu::add_lane_accesses(what.accesses, *src1, emulator::Access::Kind::Read, "src1", lanes, stride1);
     what.accesses.push_back(dst.bytes(emulator::Access::Kind::Write, "dst", 0, lanes.repeats * lanes.width / 8));
     emulator::Core& core = emulator::core();
     uint8_t* const out = core.local(dst.space(), dst.address());
     const uint8_t* const in0 = core.local(src0.space(), src0.address());
     const uint8_t* const in1 = src1 ? core.local(src1->space(), src1->address()) : nullptr;
-    const Stride step{stride0.block == 1 && (!src1 || stride1.block == 1) ? 1 : 0, 0};
+    const emu::Stride step{stride0.block == 1 && (!src1 || stride1.block == 1) ? 1 : 0, 0};
     emulator::issue(std::move(what), [=, lanes = lanes] {
         uint8_t flags[256];
         T number[ONE_REPEAT_BYTE_SIZE / sizeof(T)];
@@ -94,8 +94,8 @@ void to_memory(const char* call, Site at, const Lanes& lanes, const LocalTensor<
         for (int64_t repeat = 0; repeat < lanes.repeats; ++repeat) {
             std::memset(flags, 0, sizeof flags);
             reduce_impl::each_piece(lanes, step, sizeof(T), repeat, [&](int64_t lane, int64_t n, int64_t) {
-                const T* const a = reinterpret_cast<const T*>(in0 + lane_offset(repeat, lane, stride0, sizeof(T)));
-                const T* const b = in1 ? reinterpret_cast<const T*>(in1 + lane_offset(repeat, lane, stride1, sizeof(T))) : number;
+                const T* const a = reinterpret_cast<const T*>(in0 + emu::lane_offset(repeat, lane, stride0, sizeof(T)));
+                const T* const b = in1 ? reinterpret_cast<const T*>(in1 + emu::lane_offset(repeat, lane, stride1, sizeof(T))) : number;
                 row(mode, a, b, n, flags + lane);
             });
             for (int64_t byte = 0; byte < lanes.width / 8; ++byte) out[repeat * lanes.width / 8 + byte] = packed(flags + 8 * byte);
@@ -112,8 +112,8 @@ bool legal_count(uint32_t count, const char* call, Site at) {
 
 /// dav-2201 does not look at the mask ([Compare], mask).
 template <bool isSetMask, class Mask>
-Lanes lanes_of(Mask mask, uint8_t repeats, int64_t size) {
-    return is_2201 ? all_lanes(repeats, size) : mask_lanes<isSetMask>(mask, repeats, size);
+emu::Lanes lanes_of(Mask mask, uint8_t repeats, int64_t size) {
+    return is_2201 ? all_lanes(repeats, size) : emu::mask_lanes<isSetMask>(mask, repeats, size);
 }
 
 }  // namespace compare_impl
@@ -125,22 +125,22 @@ template <class T, class U>
 void Compare(const LocalTensor<U>& dst, const LocalTensor<T>& src0, const LocalTensor<T>& src1, CMPMODE cmpMode, uint32_t count, Site at = Site::here()) {
     Compare_types<T, true>();
     if (!compare_impl::legal_count<T>(count, "Compare", at)) return;
-    const Stride all{};
+    const emu::Stride all{};
     compare_impl::to_memory("Compare", at, compare_impl::all_lanes(count * sizeof(T) / ONE_REPEAT_BYTE_SIZE, sizeof(T)), dst, src0, all, &src1, all, T{}, cmpMode);
 }
 template <class T, class U, bool isSetMask = true>
 void Compare(const LocalTensor<U>& dst, const LocalTensor<T>& src0, const LocalTensor<T>& src1, CMPMODE cmpMode, const uint64_t mask[], uint8_t repeatTime,
              const BinaryRepeatParams& p, Site at = Site::here()) {
     Compare_types<T, false>();
-    compare_impl::to_memory("Compare", at, compare_impl::lanes_of<isSetMask>(mask, repeatTime, sizeof(T)), dst, src0, Stride{p.src0BlkStride, p.src0RepStride}, &src1,
-                       Stride{p.src1BlkStride, p.src1RepStride}, T{}, cmpMode);
+    compare_impl::to_memory("Compare", at, compare_impl::lanes_of<isSetMask>(mask, repeatTime, sizeof(T)), dst, src0, emu::Stride{p.src0BlkStride, p.src0RepStride}, &src1,
+                       emu::Stride{p.src1BlkStride, p.src1RepStride}, T{}, cmpMode);
 }
 template <class T, class U, bool isSetMask = true>
 void Compare(const LocalTensor<U>& dst, const LocalTensor<T>& src0, const LocalTensor<T>& src1, CMPMODE cmpMode, const uint64_t mask, uint8_t repeatTime,
              const BinaryRepeatParams& p, Site at = Site::here()) {
     Compare_types<T, false>();
-    compare_impl::to_memory("Compare", at, compare_impl::lanes_of<isSetMask>(mask, repeatTime, sizeof(T)), dst, src0, Stride{p.src0BlkStride, p.src0RepStride}, &src1,
-                       Stride{p.src1BlkStride, p.src1RepStride}, T{}, cmpMode);
+    compare_impl::to_memory("Compare", at, compare_impl::lanes_of<isSetMask>(mask, repeatTime, sizeof(T)), dst, src0, emu::Stride{p.src0BlkStride, p.src0RepStride}, &src1,
+                       emu::Stride{p.src1BlkStride, p.src1RepStride}, T{}, cmpMode);
 }
 
 #define EMULATOR_COMPARE_SCALAR(Name)                                                                                                 \
@@ -149,21 +149,21 @@ void Compare(const LocalTensor<U>& dst, const LocalTensor<T>& src0, const LocalT
         Compare_types<T, true>();                                                                                                     \
         static_assert(std::is_same_v<U, uint8_t>, #Name ": dst is uint8_t");                                                          \
         if (!compare_impl::legal_count<T>(count, #Name, at)) return;                                                                       \
-        compare_impl::to_memory<T>(#Name, at, compare_impl::all_lanes(count * sizeof(T) / ONE_REPEAT_BYTE_SIZE, sizeof(T)), dst, src0, Stride{}, nullptr, {}, src1Scalar, cmpMode); \
+        compare_impl::to_memory<T>(#Name, at, compare_impl::all_lanes(count * sizeof(T) / ONE_REPEAT_BYTE_SIZE, sizeof(T)), dst, src0, emu::Stride{}, nullptr, {}, src1Scalar, cmpMode); \
     }                                                                                                                                 \
     template <class T, class U, bool isSetMask = true>                                                                                \
     void Name(const LocalTensor<U>& dst, const LocalTensor<T>& src0, const T src1Scalar, CMPMODE cmpMode, const uint64_t mask[], uint8_t repeatTime, \
               const UnaryRepeatParams& p, Site at = Site::here()) {                                                                   \
         Compare_types<T, false>();                                                                                                    \
         static_assert(std::is_same_v<U, uint8_t>, #Name ": dst is uint8_t");                                                          \
-        compare_impl::to_memory<T>(#Name, at, compare_impl::lanes_of<isSetMask>(mask, repeatTime, sizeof(T)), dst, src0, Stride{p.srcBlkStride, p.srcRepStride}, nullptr, {}, src1Scalar, cmpMode); \
+        compare_impl::to_memory<T>(#Name, at, compare_impl::lanes_of<isSetMask>(mask, repeatTime, sizeof(T)), dst, src0, emu::Stride{p.srcBlkStride, p.srcRepStride}, nullptr, {}, src1Scalar, cmpMode); \
     }                                                                                                                                 \
     template <class T, class U, bool isSetMask = true>                                                                                \
     void Name(const LocalTensor<U>& dst, const LocalTensor<T>& src0, const T src1Scalar, CMPMODE cmpMode, const uint64_t mask, uint8_t repeatTime, \
               const UnaryRepeatParams& p, Site at = Site::here()) {                                                                   \
         Compare_types<T, false>();                                                                                                    \
         static_assert(std::is_same_v<U, uint8_t>, #Name ": dst is uint8_t");                                                          \
-        compare_impl::to_memory<T>(#Name, at, compare_impl::lanes_of<isSetMask>(mask, repeatTime, sizeof(T)), dst, src0, Stride{p.srcBlkStride, p.srcRepStride}, nullptr, {}, src1Scalar, cmpMode); \
+        compare_impl::to_memory<T>(#Name, at, compare_impl::lanes_of<isSetMask>(mask, repeatTime, sizeof(T)), dst, src0, emu::Stride{p.srcBlkStride, p.srcRepStride}, nullptr, {}, src1Scalar, cmpMode); \
     }
 /// Bit i of dst = src0[i] cmpMode src1Scalar. Source: [Compares]; CompareScalar is its former name.
 EMULATOR_COMPARE_SCALAR(Compares)
@@ -175,24 +175,24 @@ EMULATOR_COMPARE_SCALAR(CompareScalar)
 namespace compare_impl {
 
 template <class T>
-void to_register(Site at, const Lanes& lanes, const LocalTensor<T>& src0, const LocalTensor<T>& src1, CMPMODE mode, const BinaryRepeatParams& p) {
+void to_register(Site at, const emu::Lanes& lanes, const LocalTensor<T>& src0, const LocalTensor<T>& src1, CMPMODE mode, const BinaryRepeatParams& p) {
     EMULATOR_USES("asc_uses_vector");
     CompareToRegister_types<T, false>();
-    if (!legal_mode(mode, "Compare", at) || !legal(lanes, "Compare", at)) return;
+    if (!legal_mode(mode, "Compare", at) || !emu::legal(lanes, "Compare", at)) return;
     if (!emulator::require(lanes.repeats == 1, "argument", at, "Compare", "into the register it compares one repeat; counter mode asks for " + std::to_string(lanes.count) + " elements.")) return;
-    const Stride stride0{p.src0BlkStride, p.src0RepStride}, stride1{p.src1BlkStride, p.src1RepStride};
+    const emu::Stride stride0{p.src0BlkStride, p.src0RepStride}, stride1{p.src1BlkStride, p.src1RepStride};
     emulator::Instruction what = reduce_impl::instruction("Compare", at, lanes);
-    add_lane_accesses(what.accesses, src0, emulator::Access::Kind::Read, "src0", lanes, stride0);
-    add_lane_accesses(what.accesses, src1, emulator::Access::Kind::Read, "src1", lanes, stride1);
+    emu::add_lane_accesses(what.accesses, src0, emulator::Access::Kind::Read, "src0", lanes, stride0);
+    emu::add_lane_accesses(what.accesses, src1, emulator::Access::Kind::Read, "src1", lanes, stride1);
     emulator::Core& core = emulator::core();
     const uint8_t* const in0 = core.local(src0.space(), src0.address());
     const uint8_t* const in1 = core.local(src1.space(), src1.address());
     emulator::issue(std::move(what), [=, lanes = lanes] {
         auto& bits = emulator::core().control.compare_mask;
-        reduce_impl::each_piece(lanes, Stride{0, 0}, sizeof(T), 0, [&](int64_t lane, int64_t n, int64_t) {
+        reduce_impl::each_piece(lanes, emu::Stride{0, 0}, sizeof(T), 0, [&](int64_t lane, int64_t n, int64_t) {
             uint8_t flags[128];
-            row(mode, reinterpret_cast<const T*>(in0 + lane_offset(0, lane, stride0, sizeof(T))),
-                reinterpret_cast<const T*>(in1 + lane_offset(0, lane, stride1, sizeof(T))), n, flags);
+            row(mode, reinterpret_cast<const T*>(in0 + emu::lane_offset(0, lane, stride0, sizeof(T))),
+                reinterpret_cast<const T*>(in1 + emu::lane_offset(0, lane, stride1, sizeof(T))), n, flags);
             for (int64_t i = lane; i < lane + n; ++i) {
                 const uint64_t bit = 1ull << (i % 64);
                 bits[i / 64] = flags[i - lane] ? bits[i / 64] | bit : bits[i / 64] & ~bit;
@@ -207,11 +207,11 @@ void to_register(Site at, const Lanes& lanes, const LocalTensor<T>& src0, const 
 /// Source: [Compare, result in a register].
 template <class T, bool isSetMask = true>
 void Compare(const LocalTensor<T>& src0, const LocalTensor<T>& src1, CMPMODE cmpMode, const uint64_t mask[], const BinaryRepeatParams& repeatParams, Site at = Site::here()) {
-    compare_impl::to_register(at, mask_lanes<isSetMask>(mask, 1, sizeof(T)), src0, src1, cmpMode, repeatParams);
+    compare_impl::to_register(at, emu::mask_lanes<isSetMask>(mask, 1, sizeof(T)), src0, src1, cmpMode, repeatParams);
 }
 template <class T, bool isSetMask = true>
 void Compare(const LocalTensor<T>& src0, const LocalTensor<T>& src1, CMPMODE cmpMode, const uint64_t mask, const BinaryRepeatParams& repeatParams, Site at = Site::here()) {
-    compare_impl::to_register(at, mask_lanes<isSetMask>(mask, 1, sizeof(T)), src0, src1, cmpMode, repeatParams);
+    compare_impl::to_register(at, emu::mask_lanes<isSetMask>(mask, 1, sizeof(T)), src0, src1, cmpMode, repeatParams);
 }
 
 /// The register's 16 bytes to dst, which has room for 128. Source: [GetCmpMask].
@@ -253,17 +253,17 @@ struct Bits {
 
 /// `src1` null: the scalar, or the register's, for every bit that is 0.
 template <class T>
-void select(Site at, const Lanes& given, const LocalTensor<T>& dst, Stride to, const LocalTensor<T>& src0, Stride stride0, const LocalTensor<T>* src1,
-            Stride stride1, T scalar, bool scalar_in_register, Bits bits, const emulator::Access* selection, bool takes_scratch) {
+void select(Site at, const emu::Lanes& given, const LocalTensor<T>& dst, emu::Stride to, const LocalTensor<T>& src0, emu::Stride stride0, const LocalTensor<T>* src1,
+            emu::Stride stride1, T scalar, bool scalar_in_register, Bits bits, const emulator::Access* selection, bool takes_scratch) {
     EMULATOR_USES("asc_uses_vector");
     const char* const call = "Select";
-    if (!legal(given, call, at)) return;
-    const Lanes lanes = reduce_impl::in_repeats(given);
+    if (!emu::legal(given, call, at)) return;
+    const emu::Lanes lanes = reduce_impl::in_repeats(given);
     emulator::Instruction what = reduce_impl::instruction(call, at, given);
     if (selection) what.accesses.push_back(*selection);
-    add_lane_accesses(what.accesses, src0, emulator::Access::Kind::Read, "src0", given, stride0);
-    if (src1) add_lane_accesses(what.accesses, *src1, emulator::Access::Kind::Read, "src1", given, stride1);
-    add_lane_accesses(what.accesses, dst, emulator::Access::Kind::Write, "dst", given, to);
+    emu::add_lane_accesses(what.accesses, src0, emulator::Access::Kind::Read, "src0", given, stride0);
+    if (src1) emu::add_lane_accesses(what.accesses, *src1, emulator::Access::Kind::Read, "src1", given, stride1);
+    emu::add_lane_accesses(what.accesses, dst, emulator::Access::Kind::Write, "dst", given, to);
     emulator::Core& core = emulator::core();
     reduce_impl::Working scratch;
     if (takes_scratch) {
@@ -282,7 +282,7 @@ void select(Site at, const Lanes& given, const LocalTensor<T>& dst, Stride to, c
     uint8_t* const out = core.local(dst.space(), dst.address());
     const uint8_t* const in0 = core.local(src0.space(), src0.address());
     const uint8_t* const in1 = src1 ? core.local(src1->space(), src1->address()) : nullptr;
-    const Stride step{to.block == 1 && stride0.block == 1 && (!src1 || stride1.block == 1) ? 1 : 0, 0};
+    const emu::Stride step{to.block == 1 && stride0.block == 1 && (!src1 || stride1.block == 1) ? 1 : 0, 0};
     emulator::issue(std::move(what), [=, now = &core] {
         auto& mask = now->control.compare_mask;
         const uint8_t* source = bits.host;
@@ -302,9 +302,9 @@ void select(Site at, const Lanes& given, const LocalTensor<T>& dst, Stride to, c
             const int64_t here = lanes.last_partial && repeat == lanes.repeats - 1 ? (lanes.last_partial + 7) / 8 : bytes;
             for (int64_t byte = 0; byte < here; ++byte) unpack(source[(bits.shared ? 0 : repeat * bytes) + byte], flags + 8 * byte);
             reduce_impl::each_piece(lanes, step, sizeof(T), repeat, [&](int64_t lane, int64_t n, int64_t) {
-                T* const d = reinterpret_cast<T*>(out + lane_offset(repeat, lane, to, sizeof(T)));
-                const T* const a = reinterpret_cast<const T*>(in0 + lane_offset(repeat, lane, stride0, sizeof(T)));
-                const T* const b = in1 ? reinterpret_cast<const T*>(in1 + lane_offset(repeat, lane, stride1, sizeof(T))) : nullptr;
+                T* const d = reinterpret_cast<T*>(out + emu::lane_offset(repeat, lane, to, sizeof(T)));
+                const T* const a = reinterpret_cast<const T*>(in0 + emu::lane_offset(repeat, lane, stride0, sizeof(T)));
+                const T* const b = in1 ? reinterpret_cast<const T*>(in1 + emu::lane_offset(repeat, lane, stride1, sizeof(T))) : nullptr;
                 if (b) EMULATOR_EACH(i, n) d[i] = flags[lane + i] ? a[i] : b[i];
                 else EMULATOR_EACH(i, n) d[i] = flags[lane + i] ? a[i] : other;
             });
@@ -320,7 +320,7 @@ void select(Site at, const Lanes& given, const LocalTensor<T>& dst, Stride to, c
 }
 
 template <class T, class U>
-void select_by_tensor(Site at, const Lanes& lanes, const LocalTensor<T>& dst, const LocalTensor<U>& sel, const LocalTensor<T>& src0, const LocalTensor<T>* src1,
+void select_by_tensor(Site at, const emu::Lanes& lanes, const LocalTensor<T>& dst, const LocalTensor<U>& sel, const LocalTensor<T>& src0, const LocalTensor<T>* src1,
                       T scalar, bool scalar_in_register, SELMODE mode, const BinaryRepeatParams& p) {
     static_assert(std::is_same_v<U, uint8_t> || std::is_same_v<U, uint16_t> || std::is_same_v<U, uint32_t> || std::is_same_v<U, uint64_t>,
                   "Select: selMask is uint8_t, uint16_t, uint32_t or uint64_t");
@@ -331,7 +331,7 @@ void select_by_tensor(Site at, const Lanes& lanes, const LocalTensor<T>& dst, co
     bits.shared = mode == SELMODE::VSEL_CMPMASK_SPR;
     bits.host = emulator::core().local(sel.space(), sel.address());
     const emulator::Access selection = sel.bytes(emulator::Access::Kind::Read, "selMask", 0, ((bits.shared ? std::min(all, lanes.width) : all) + 7) / 8);
-    select(at, lanes, dst, Stride{p.dstBlkStride, p.dstRepStride}, src0, Stride{p.src0BlkStride, p.src0RepStride}, src1, Stride{p.src1BlkStride, p.src1RepStride},
+    select(at, lanes, dst, emu::Stride{p.dstBlkStride, p.dstRepStride}, src0, emu::Stride{p.src0BlkStride, p.src0RepStride}, src1, emu::Stride{p.src1BlkStride, p.src1RepStride},
            scalar, scalar_in_register, bits, &selection, is_2201 && !bits.shared && !scalar_in_register);
 }
 
@@ -342,25 +342,25 @@ void select_by_tensor(Site at, const Lanes& lanes, const LocalTensor<T>& dst, co
 template <class T, class U>
 void Select(const LocalTensor<T>& dst, const LocalTensor<U>& selMask, const LocalTensor<T>& src0, T src1, SELMODE selMode, uint32_t count, Site at = Site::here()) {
     Select_types<T, true>();
-    compare_impl::select_by_tensor<T>(at, flat_lanes(count, sizeof(T)), dst, selMask, src0, nullptr, src1, false, selMode, {});
+    compare_impl::select_by_tensor<T>(at, emu::flat_lanes(count, sizeof(T)), dst, selMask, src0, nullptr, src1, false, selMode, {});
 }
 template <class T, class U, bool isSetMask = true>
 void Select(const LocalTensor<T>& dst, const LocalTensor<U>& selMask, const LocalTensor<T>& src0, T src1, SELMODE selMode, uint64_t mask[], uint8_t repeatTime,
             const BinaryRepeatParams& repeatParams, Site at = Site::here()) {
     Select_types<T, false>();
-    compare_impl::select_by_tensor<T>(at, bit_lanes(mask, repeatTime, sizeof(T)), dst, selMask, src0, nullptr, src1, false, selMode, repeatParams);
+    compare_impl::select_by_tensor<T>(at, emu::bit_lanes(mask, repeatTime, sizeof(T)), dst, selMask, src0, nullptr, src1, false, selMode, repeatParams);
 }
 template <class T, class U, bool isSetMask = true>
 void Select(const LocalTensor<T>& dst, const LocalTensor<U>& selMask, const LocalTensor<T>& src0, T src1, SELMODE selMode, uint64_t mask, uint8_t repeatTime,
             const BinaryRepeatParams& repeatParams, Site at = Site::here()) {
     Select_types<T, false>();
-    compare_impl::select_by_tensor<T>(at, counted_lanes(mask, repeatTime, sizeof(T)), dst, selMask, src0, nullptr, src1, false, selMode, repeatParams);
+    compare_impl::select_by_tensor<T>(at, emu::counted_lanes(mask, repeatTime, sizeof(T)), dst, selMask, src0, nullptr, src1, false, selMode, repeatParams);
 }
 /// The same with the mask of SetVectorMask and the scalar of SetCmpMask.
 template <class T, class U>
 void Select(const LocalTensor<T>& dst, const LocalTensor<U>& selMask, const LocalTensor<T>& src0, uint8_t repeatTime, const BinaryRepeatParams& repeatParams, Site at = Site::here()) {
     Select_types<T, false>();
-    compare_impl::select_by_tensor<T>(at, register_lanes(repeatTime, sizeof(T)), dst, selMask, src0, nullptr, T{}, true, SELMODE::VSEL_TENSOR_SCALAR_MODE, repeatParams);
+    compare_impl::select_by_tensor<T>(at, emu::register_lanes(repeatTime, sizeof(T)), dst, selMask, src0, nullptr, T{}, true, SELMODE::VSEL_TENSOR_SCALAR_MODE, repeatParams);
 }
 
 /// dst[i] = bit of selMask ? src0[i] : src1[i]. VSEL_CMPMASK_SPR: every 256 bytes take the same first bits;
@@ -368,19 +368,19 @@ void Select(const LocalTensor<T>& dst, const LocalTensor<U>& selMask, const Loca
 template <class T, class U>
 void Select(const LocalTensor<T>& dst, const LocalTensor<U>& selMask, const LocalTensor<T>& src0, const LocalTensor<T>& src1, SELMODE selMode, uint32_t count, Site at = Site::here()) {
     Select_types<T, true>();
-    compare_impl::select_by_tensor<T>(at, flat_lanes(count, sizeof(T)), dst, selMask, src0, &src1, T{}, false, selMode, {});
+    compare_impl::select_by_tensor<T>(at, emu::flat_lanes(count, sizeof(T)), dst, selMask, src0, &src1, T{}, false, selMode, {});
 }
 template <class T, class U, bool isSetMask = true>
 void Select(const LocalTensor<T>& dst, const LocalTensor<U>& selMask, const LocalTensor<T>& src0, const LocalTensor<T>& src1, SELMODE selMode, uint64_t mask[],
             uint8_t repeatTime, const BinaryRepeatParams& repeatParams, Site at = Site::here()) {
     Select_types<T, false>();
-    compare_impl::select_by_tensor<T>(at, bit_lanes(mask, repeatTime, sizeof(T)), dst, selMask, src0, &src1, T{}, false, selMode, repeatParams);
+    compare_impl::select_by_tensor<T>(at, emu::bit_lanes(mask, repeatTime, sizeof(T)), dst, selMask, src0, &src1, T{}, false, selMode, repeatParams);
 }
 template <class T, class U, bool isSetMask = true>
 void Select(const LocalTensor<T>& dst, const LocalTensor<U>& selMask, const LocalTensor<T>& src0, const LocalTensor<T>& src1, SELMODE selMode, uint64_t mask,
             uint8_t repeatTime, const BinaryRepeatParams& repeatParams, Site at = Site::here()) {
     Select_types<T, false>();
-    compare_impl::select_by_tensor<T>(at, counted_lanes(mask, repeatTime, sizeof(T)), dst, selMask, src0, &src1, T{}, false, selMode, repeatParams);
+    compare_impl::select_by_tensor<T>(at, emu::counted_lanes(mask, repeatTime, sizeof(T)), dst, selMask, src0, &src1, T{}, false, selMode, repeatParams);
 }
 /// The same with the mask of SetVectorMask and what SetCmpMask or Compare left in the register: the bits, or their address.
 template <class T, SELMODE selMode>
@@ -390,8 +390,8 @@ void Select(const LocalTensor<T>& dst, const LocalTensor<T>& src0, const LocalTe
     compare_impl::Bits bits;
     bits.shared = selMode == SELMODE::VSEL_CMPMASK_SPR;
     bits.from = bits.shared ? compare_impl::Bits::From::Register : compare_impl::Bits::From::Address;
-    compare_impl::select<T>(at, register_lanes(repeatTime, sizeof(T)), dst, Stride{p.dstBlkStride, p.dstRepStride}, src0, Stride{p.src0BlkStride, p.src0RepStride}, &src1,
-                       Stride{p.src1BlkStride, p.src1RepStride}, T{}, false, bits, nullptr, false);
+    compare_impl::select<T>(at, emu::register_lanes(repeatTime, sizeof(T)), dst, emu::Stride{p.dstBlkStride, p.dstRepStride}, src0, emu::Stride{p.src0BlkStride, p.src0RepStride}, &src1,
+                       emu::Stride{p.src1BlkStride, p.src1RepStride}, T{}, false, bits, nullptr, false);
 }
 
 }  // namespace AscendC

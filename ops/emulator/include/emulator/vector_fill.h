@@ -10,29 +10,35 @@ namespace AscendC {
 EMULATOR_TYPES(Duplicate, (half, bfloat16_t, float, int16_t, uint16_t, int32_t, uint32_t), (half, bfloat16_t, float, int16_t, uint16_t, int32_t, uint32_t),
                (bool, int8_t, uint8_t, fp4x2_e2m1_t, fp4x2_e1m2_t, hifloat8_t, fp8_e8m0_t, fp8_e5m2_t, fp8_e4m3fn_t, int64_t, uint64_t))
 
+namespace emu {
+
 template <class T>
 void duplicate(Site at, const Lanes& lanes, const LocalTensor<T>& dst, Stride stride, T value) {
     elementwise("Duplicate", at, lanes, false, dst, stride, [value](T* to, int64_t n) { std::fill(to, to + n, value); });
 }
 
+}  // namespace emu
+
 /// dst = scalarValue.
 template <class T>
 void Duplicate(const LocalTensor<T>& dst, const T& scalarValue, const int32_t& count, Site at = Site::here()) {
     Duplicate_types<T, true>();
-    duplicate(at, flat_lanes(count, sizeof(T)), dst, Stride{}, scalarValue);
+    emu::duplicate(at, emu::flat_lanes(count, sizeof(T)), dst, emu::Stride{}, scalarValue);
 }
 template <class T, bool isSetMask = true>
 void Duplicate(const LocalTensor<T>& dst, const T& scalarValue, uint64_t mask, const uint8_t repeatTime, const uint16_t dstBlockStride,
                const uint8_t dstRepeatStride, Site at = Site::here()) {
     Duplicate_types<T, false>();
-    duplicate(at, mask_lanes<isSetMask>(mask, repeatTime, sizeof(T)), dst, Stride{dstBlockStride, dstRepeatStride}, scalarValue);
+    emu::duplicate(at, emu::mask_lanes<isSetMask>(mask, repeatTime, sizeof(T)), dst, emu::Stride{dstBlockStride, dstRepeatStride}, scalarValue);
 }
 template <class T, bool isSetMask = true>
 void Duplicate(const LocalTensor<T>& dst, const T& scalarValue, uint64_t mask[], const uint8_t repeatTime, const uint16_t dstBlockStride,
                const uint8_t dstRepeatStride, Site at = Site::here()) {
     Duplicate_types<T, false>();
-    duplicate(at, mask_lanes<isSetMask>(mask, repeatTime, sizeof(T)), dst, Stride{dstBlockStride, dstRepeatStride}, scalarValue);
+    emu::duplicate(at, emu::mask_lanes<isSetMask>(mask, repeatTime, sizeof(T)), dst, emu::Stride{dstBlockStride, dstRepeatStride}, scalarValue);
 }
+
+namespace emu {
 
 /// What an instruction of the vector pipe does that is not element by element. Only `accesses` may be touched.
 inline emulator::Instruction vector_instruction(const char* call, Site at, int64_t elements, int64_t repeats, std::vector<emulator::Access> accesses) {
@@ -44,17 +50,19 @@ inline emulator::Instruction vector_instruction(const char* call, Site at, int64
     return instruction;
 }
 
+}  // namespace emu
+
 #if __NPU_ARCH__ == 3510
 /// dst = src[0].
 template <class T>
 void Duplicate(const LocalTensor<T>& dst, const LocalTensor<T>& src, const int32_t& count, Site at = Site::here()) {
     Duplicate_types<T, true>();
-    const Lanes lanes = flat_lanes(count, sizeof(T));
-    if (!legal(lanes, "Duplicate", at)) return;
+    const emu::Lanes lanes = emu::flat_lanes(count, sizeof(T));
+    if (!emu::legal(lanes, "Duplicate", at)) return;
     emulator::Core& core = emulator::core();
     uint8_t* const out = core.local(dst.space(), dst.address());
     const uint8_t* const in = core.local(src.space(), src.address());
-    emulator::issue(vector_instruction("Duplicate", at, count, static_cast<int64_t>(lanes.cost_repeats()),
+    emulator::issue(emu::vector_instruction("Duplicate", at, count, static_cast<int64_t>(lanes.cost_repeats()),
                                        {src.access(emulator::Access::Kind::Read, "src", 0, 1), dst.access(emulator::Access::Kind::Write, "dst", 0, count)}),
                     [=] {
                         T value;
@@ -94,7 +102,7 @@ void Brcb(const LocalTensor<T>& dst, const LocalTensor<T>& src, const uint8_t re
     emulator::Core& core = emulator::core();
     uint8_t* const out = core.local(dst.space(), first);
     const uint8_t* const in = core.local(src.space(), source);
-    emulator::issue(vector_instruction("Brcb", at, repeats * 8 * (32 / static_cast<int64_t>(sizeof(T))), repeats, {src.access(emulator::Access::Kind::Read, "src", 0, 8 * repeats), to}), [=] {
+    emulator::issue(emu::vector_instruction("Brcb", at, repeats * 8 * (32 / static_cast<int64_t>(sizeof(T))), repeats, {src.access(emulator::Access::Kind::Read, "src", 0, 8 * repeats), to}), [=] {
         for (int64_t i = 0; i < repeats; ++i)
             for (int64_t j = 0; j < 8; ++j) {
                 T value, row[32 / sizeof(T)];
@@ -120,6 +128,8 @@ EMULATOR_TYPES(Copy, (half, bfloat16_t, float, int16_t, uint16_t, int32_t, uint3
                 int32_t, uint32_t, int64_t, uint64_t),
                ())
 
+namespace emu {
+
 /// In counter mode the mask is the number of elements of every repeat, of as many blocks as they take, and repeatTime counts:
 /// the exception among the vector calls.
 template <class T>
@@ -133,24 +143,27 @@ void copy(Site at, Lanes lanes, const LocalTensor<T>& dst, const LocalTensor<T>&
     const auto op = [](T* to, const T* from, int64_t n) { std::memmove(static_cast<void*>(to), from, static_cast<size_t>(n) * sizeof(T)); };
     elementwise("Copy", at, lanes, false, dst, Stride{p.dstStride, p.dstRepeatSize}, op, std::pair{src, Stride{p.srcStride, p.srcRepeatSize}});
 }
+
+}  // namespace emu
+
 template <class T, bool isSetMask = true>
 void Copy(const LocalTensor<T>& dst, const LocalTensor<T>& src, const uint64_t mask, const uint8_t repeatTime, const CopyRepeatParams& repeatParams,
           Site at = Site::here()) {
     Copy_types<T, false>();
-    copy(at, mask_lanes<isSetMask>(mask, repeatTime, sizeof(T)), dst, src, repeatTime, repeatParams);
+    emu::copy(at, emu::mask_lanes<isSetMask>(mask, repeatTime, sizeof(T)), dst, src, repeatTime, repeatParams);
 }
 template <class T, bool isSetMask = true>
 void Copy(const LocalTensor<T>& dst, const LocalTensor<T>& src, const uint64_t mask[], const uint8_t repeatTime, const CopyRepeatParams& repeatParams,
           Site at = Site::here()) {
     Copy_types<T, false>();
-    copy(at, mask_lanes<isSetMask>(mask, repeatTime, sizeof(T)), dst, src, repeatTime, repeatParams);
+    emu::copy(at, emu::mask_lanes<isSetMask>(mask, repeatTime, sizeof(T)), dst, src, repeatTime, repeatParams);
 }
 #if __NPU_ARCH__ == 3510
 template <class T, bool isSetMask = true>
 void Copy(const LocalTensor<T>& dst, const LocalTensor<T>& src, const uint32_t count, Site at = Site::here()) {
     Copy_types<T, true>();
     const auto op = [](T* to, const T* from, int64_t n) { std::memmove(static_cast<void*>(to), from, static_cast<size_t>(n) * sizeof(T)); };
-    elementwise("Copy", at, flat_lanes(count, sizeof(T)), false, dst, Stride{}, op, std::pair{src, Stride{}});
+    emu::elementwise("Copy", at, emu::flat_lanes(count, sizeof(T)), false, dst, emu::Stride{}, op, std::pair{src, emu::Stride{}});
 }
 #endif
 
@@ -163,9 +176,9 @@ template <class T>
 void CreateVecIndex(LocalTensor<T> dst, const T& firstValue, uint32_t count, Site at = Site::here()) {
     CreateVecIndex_types<T, true>();
     const T first = firstValue;
-    elementwise("CreateVecIndex", at, flat_lanes(count, sizeof(T)), false, dst, Stride{}, [first](T* to, int64_t n) {
+    emu::elementwise("CreateVecIndex", at, emu::flat_lanes(count, sizeof(T)), false, dst, emu::Stride{}, [first](T* to, int64_t n) {
         EMULATOR_EACH(i, n) {
-            if constexpr (std::is_integral_v<T>) to[i] = sum(first, static_cast<T>(i));
+            if constexpr (std::is_integral_v<T>) to[i] = emu::sum(first, static_cast<T>(i));
             else to[i] = static_cast<T>(static_cast<float>(first) + static_cast<float>(i));
         }
     });

@@ -52,13 +52,13 @@ void by_bits(Site at, const LocalTensor<T>& dst, const LocalTensor<T>& src, uint
     kept = 0;
     if (!emulator::require(params.repeatTimes > 0, "argument", at, call, "repeatTimes is 0; it has to be at least 1.")) return;
     if (counted && !emulator::require(mask > 0, "argument", at, call, "mask is 0; with reduceMode true it is the number of elements of a repeat.")) return;
-    Lanes lanes;
+    emu::Lanes lanes;
     lanes.width = counted ? mask : ONE_REPEAT_BYTE_SIZE / static_cast<int64_t>(sizeof(T));
     lanes.repeats = params.repeatTimes, lanes.runs = {{0, lanes.width}};
-    const Stride stride{params.src0BlockStride, params.src0RepeatStride};
+    const emu::Stride stride{params.src0BlockStride, params.src0RepeatStride};
     emulator::Instruction what = reduce_impl::instruction(call, at, lanes);
     what.cost.repeats = static_cast<uint64_t>(lanes.repeats * ((lanes.width * static_cast<int64_t>(sizeof(T)) + 255) / 256));
-    add_lane_accesses(what.accesses, src, emulator::Access::Kind::Read, "src0", lanes, stride);
+    emu::add_lane_accesses(what.accesses, src, emulator::Access::Kind::Read, "src0", lanes, stride);
     const int64_t pitch = params.src1RepeatStride * ONE_BLK_SIZE;
     if (pattern) {
         emulator::Access bits = *pattern;
@@ -75,7 +75,7 @@ void by_bits(Site at, const LocalTensor<T>& dst, const LocalTensor<T>& src, uint
         std::vector<int64_t> from;
         for (int64_t repeat = 0; repeat < lanes.repeats; ++repeat)
             for (int64_t lane = 0; lane < lanes.width; ++lane)
-                if (pattern_host ? pattern_host[repeat * pitch + lane / 8] >> (lane % 8) & 1 : keeps(built_in, lane)) from.push_back(lane_offset(repeat, lane, stride, sizeof(T)));
+                if (pattern_host ? pattern_host[repeat * pitch + lane / 8] >> (lane % 8) & 1 : keeps(built_in, lane)) from.push_back(emu::lane_offset(repeat, lane, stride, sizeof(T)));
         const int64_t bytes = static_cast<int64_t>(from.size() * sizeof(T));
         if (!emulator::touch(dst.bytes(emulator::Access::Kind::Write, "dst", 0, bytes))) return;
         // dst may be src: a kept element never moves forward.
@@ -113,19 +113,19 @@ bool touch(const LocalTensor<T>& tensor, emulator::Access::Kind kind, const char
 
 /// Gather (`towards` false): line[i] = far[base + offset[i]]; Scatter: far[base + offset[i]] = line[i].
 template <bool towards, class T>
-void elements(const char* call, Site at, const Lanes& given, const LocalTensor<T>& line, Stride line_stride, const LocalTensor<T>& far, const LocalTensor<uint32_t>& offset,
+void elements(const char* call, Site at, const emu::Lanes& given, const LocalTensor<T>& line, emu::Stride line_stride, const LocalTensor<T>& far, const LocalTensor<uint32_t>& offset,
               uint32_t base) {
     EMULATOR_USES("asc_uses_vector");
     using Kind = emulator::Access::Kind;
-    if (!legal(given, call, at)) return;
+    if (!emu::legal(given, call, at)) return;
     if (!emulator::require(base % sizeof(T) == 0, "alignment", at, call, std::string(towards ? "dst" : "src") + "BaseAddr is " + std::to_string(base) + "; it has to be a multiple of the " + std::to_string(sizeof(T)) + " bytes of an element."))
         return;
     if (!emulator::require(far.address() % 32 == 0, "alignment", at, call, std::string(towards ? "dst" : "src") + " starts at byte " + std::to_string(far.address()) + " of UB; its address has to be a multiple of 32.")) return;
-    const Lanes lanes = reduce_impl::in_repeats(given);
-    const Stride offset_stride{1, lanes.width * 4 / ONE_BLK_SIZE};
+    const emu::Lanes lanes = reduce_impl::in_repeats(given);
+    const emu::Stride offset_stride{1, lanes.width * 4 / ONE_BLK_SIZE};
     emulator::Instruction what = reduce_impl::instruction(call, at, given);
-    add_lane_accesses(what.accesses, offset, Kind::Read, towards ? "dstOffset" : "srcOffset", given, offset_stride);
-    add_lane_accesses(what.accesses, line, towards ? Kind::Read : Kind::Write, towards ? "src" : "dst", given, line_stride);
+    emu::add_lane_accesses(what.accesses, offset, Kind::Read, towards ? "dstOffset" : "srcOffset", given, offset_stride);
+    emu::add_lane_accesses(what.accesses, line, towards ? Kind::Read : Kind::Write, towards ? "src" : "dst", given, line_stride);
     what.accesses.push_back(far.bytes(towards ? Kind::Write : Kind::Read, towards ? "dst" : "src", 0, 0, 1));  // which bytes, it tells later
     emulator::Core& core = emulator::core();
     uint8_t* const near = core.local(line.space(), line.address());
@@ -134,11 +134,11 @@ void elements(const char* call, Site at, const Lanes& given, const LocalTensor<T
     emulator::issue(std::move(what), [=] {
         std::vector<int64_t> at_line, at_far;
         for (int64_t repeat = 0; repeat < lanes.repeats; ++repeat)
-            reduce_impl::each_piece(lanes, Stride{0, 0}, sizeof(T), repeat, [&](int64_t lane, int64_t n, int64_t) {
+            reduce_impl::each_piece(lanes, emu::Stride{0, 0}, sizeof(T), repeat, [&](int64_t lane, int64_t n, int64_t) {
                 for (int64_t i = lane; i < lane + n; ++i) {
                     uint32_t place;
-                    std::memcpy(&place, places + lane_offset(repeat, i, offset_stride, 4), 4);
-                    at_line.push_back(lane_offset(repeat, i, line_stride, sizeof(T)));
+                    std::memcpy(&place, places + emu::lane_offset(repeat, i, offset_stride, 4), 4);
+                    at_line.push_back(emu::lane_offset(repeat, i, line_stride, sizeof(T)));
                     at_far.push_back(int64_t{base} + place);
                 }
             });
@@ -186,19 +186,19 @@ void GatherMask(const LocalTensor<T>& dst, const LocalTensor<T>& src0, const uin
 template <class T>
 void Gather(const LocalTensor<T>& dst, const LocalTensor<T>& src, const LocalTensor<uint32_t>& srcOffset, const uint32_t srcBaseAddr, const uint32_t count, Site at = Site::here()) {
     Gather_types<T, true>();
-    gather_impl::elements<false>("Gather", at, flat_lanes(count, sizeof(T)), dst, Stride{}, src, srcOffset, srcBaseAddr);
+    gather_impl::elements<false>("Gather", at, emu::flat_lanes(count, sizeof(T)), dst, emu::Stride{}, src, srcOffset, srcBaseAddr);
 }
 template <class T>
 void Gather(const LocalTensor<T>& dst, const LocalTensor<T>& src, const LocalTensor<uint32_t>& srcOffset, const uint32_t srcBaseAddr, const uint64_t mask[],
             const uint8_t repeatTime, const uint16_t dstRepStride, Site at = Site::here()) {
     Gather_types<T, false>();
-    gather_impl::elements<false>("Gather", at, bit_lanes(mask, repeatTime, sizeof(T)), dst, Stride{1, dstRepStride}, src, srcOffset, srcBaseAddr);
+    gather_impl::elements<false>("Gather", at, emu::bit_lanes(mask, repeatTime, sizeof(T)), dst, emu::Stride{1, dstRepStride}, src, srcOffset, srcBaseAddr);
 }
 template <class T>
 void Gather(const LocalTensor<T>& dst, const LocalTensor<T>& src, const LocalTensor<uint32_t>& srcOffset, const uint32_t srcBaseAddr, const uint64_t mask,
             const uint8_t repeatTime, const uint16_t dstRepStride, Site at = Site::here()) {
     Gather_types<T, false>();
-    gather_impl::elements<false>("Gather", at, counted_lanes(mask, repeatTime, sizeof(T)), dst, Stride{1, dstRepStride}, src, srcOffset, srcBaseAddr);
+    gather_impl::elements<false>("Gather", at, emu::counted_lanes(mask, repeatTime, sizeof(T)), dst, emu::Stride{1, dstRepStride}, src, srcOffset, srcBaseAddr);
 }
 
 /// Block b of repeat r of dst = the 32 bytes of src at offset[8 r + b]. A dstBlkStride of 0 counts as 1. Source: [Gatherb].
@@ -210,13 +210,13 @@ void Gatherb(const LocalTensor<T>& dst, const LocalTensor<T>& src, const LocalTe
     const char* const call = "Gatherb";
     const int64_t repeats = repeatTime;
     if (!emulator::require(repeats > 0, "argument", at, call, "repeatTime is 0; it has to be 1 to 255.")) return;
-    Lanes lanes;
+    emu::Lanes lanes;
     lanes.width = ONE_REPEAT_BYTE_SIZE / static_cast<int64_t>(sizeof(T)), lanes.repeats = repeats, lanes.runs = {{0, lanes.width}};
-    const Stride stride{repeatParams.dstBlkStride == 0 ? 1 : repeatParams.dstBlkStride, repeatParams.dstRepStride};
+    const emu::Stride stride{repeatParams.dstBlkStride == 0 ? 1 : repeatParams.dstBlkStride, repeatParams.dstRepStride};
     emulator::Instruction what = reduce_impl::instruction(call, at, lanes);
     what.accesses.push_back(offset.access(emulator::Access::Kind::Read, "offset", 0, 8 * repeats));
     what.accesses.push_back(src.bytes(emulator::Access::Kind::Read, "src", 0, 0, 1));  // which bytes, it tells later
-    add_lane_accesses(what.accesses, dst, emulator::Access::Kind::Write, "dst", lanes, stride);
+    emu::add_lane_accesses(what.accesses, dst, emulator::Access::Kind::Write, "dst", lanes, stride);
     emulator::Core& core = emulator::core();
     uint8_t* const out = core.local(dst.space(), dst.address());
     const uint8_t* const in = core.local(src.space(), src.address());
@@ -246,19 +246,19 @@ void Gatherb(const LocalTensor<T>& dst, const LocalTensor<T>& src, const LocalTe
 template <class T>
 void Scatter(const LocalTensor<T>& dst, const LocalTensor<T>& src, const LocalTensor<uint32_t>& dstOffset, const uint32_t dstBaseAddr, const uint32_t count, Site at = Site::here()) {
     EMULATOR_SCATTER(true);
-    gather_impl::elements<true>("Scatter", at, flat_lanes(count, sizeof(T)), src, Stride{}, dst, dstOffset, dstBaseAddr);
+    gather_impl::elements<true>("Scatter", at, emu::flat_lanes(count, sizeof(T)), src, emu::Stride{}, dst, dstOffset, dstBaseAddr);
 }
 template <class T>
 void Scatter(const LocalTensor<T>& dst, const LocalTensor<T>& src, const LocalTensor<uint32_t>& dstOffset, const uint32_t dstBaseAddr, const uint64_t mask[],
              const uint8_t repeatTime, const uint8_t srcRepStride, Site at = Site::here()) {
     EMULATOR_SCATTER(false);
-    gather_impl::elements<true>("Scatter", at, bit_lanes(mask, repeatTime, sizeof(T)), src, Stride{1, srcRepStride}, dst, dstOffset, dstBaseAddr);
+    gather_impl::elements<true>("Scatter", at, emu::bit_lanes(mask, repeatTime, sizeof(T)), src, emu::Stride{1, srcRepStride}, dst, dstOffset, dstBaseAddr);
 }
 template <class T>
 void Scatter(const LocalTensor<T>& dst, const LocalTensor<T>& src, const LocalTensor<uint32_t>& dstOffset, const uint32_t dstBaseAddr, const uint64_t mask,
              const uint8_t repeatTime, const uint8_t srcRepStride, Site at = Site::here()) {
     EMULATOR_SCATTER(false);
-    gather_impl::elements<true>("Scatter", at, counted_lanes(mask, repeatTime, sizeof(T)), src, Stride{1, srcRepStride}, dst, dstOffset, dstBaseAddr);
+    gather_impl::elements<true>("Scatter", at, emu::counted_lanes(mask, repeatTime, sizeof(T)), src, emu::Stride{1, srcRepStride}, dst, dstOffset, dstBaseAddr);
 }
 #undef EMULATOR_SCATTER
 

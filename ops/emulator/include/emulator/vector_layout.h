@@ -18,7 +18,7 @@ void Transpose(const LocalTensor<T>& dst, const LocalTensor<T>& src, Site at = S
     emulator::Core& core = emulator::core();
     uint8_t* const out = core.local(dst.space(), dst.address());
     const uint8_t* const in = core.local(src.space(), src.address());
-    emulator::issue(vector_instruction("Transpose", at, 256, 2, {src.access(emulator::Access::Kind::Read, "src", 0, 256), dst.access(emulator::Access::Kind::Write, "dst", 0, 256)}), [=] {
+    emulator::issue(emu::vector_instruction("Transpose", at, 256, 2, {src.access(emulator::Access::Kind::Read, "src", 0, 256), dst.access(emulator::Access::Kind::Write, "dst", 0, 256)}), [=] {
         uint16_t from[16][16], to[16][16];
         std::memcpy(from, in, 512);
         for (int i = 0; i < 16; ++i)
@@ -71,7 +71,7 @@ void TransDataTo5HD(const LocalTensor<T> (&dstList)[NCHW_CONV_ADDR_LIST_SIZE], c
         to[i] = core.local(dstList[i].space(), dstList[i].address() + first * p.dstRepStride * 32 + to_half);
         from[i] = core.local(srcList[i].space(), srcList[i].address() + first * p.srcRepStride * 32 + from_half);
     }
-    emulator::issue(vector_instruction("TransDataTo5HD", at, p.repeatTimes * 16 * bytes / size, 2ll * p.repeatTimes, std::move(accesses)), [=] {
+    emulator::issue(emu::vector_instruction("TransDataTo5HD", at, p.repeatTimes * 16 * bytes / size, 2ll * p.repeatTimes, std::move(accesses)), [=] {
         constexpr int64_t elements = bytes / size;  // of a block
         for (int64_t repeat = 0; repeat < p.repeatTimes; ++repeat) {
             uint8_t block[16][32], turned[16][32];
@@ -107,6 +107,8 @@ void TransDataTo5HD(uint64_t dstList[NCHW_CONV_ADDR_LIST_SIZE], uint64_t srcList
 EMULATOR_TYPES(Interleave, (), (), (half, bfloat16_t, float, int8_t, uint8_t, int16_t, uint16_t, int32_t, uint32_t, int64_t, uint64_t))
 EMULATOR_TYPES(DeInterleave, (), (), (half, bfloat16_t, float, int8_t, uint8_t, int16_t, uint16_t, int32_t, uint32_t, int64_t, uint64_t))
 
+namespace emu {
+
 inline bool legal_halves(int64_t count, const char* call, Site at) {
     return emulator::require(count > 0 && count % 2 == 0, "argument", at, call, "the count is " + std::to_string(count) + "; it has to be a positive even number.");
 }
@@ -116,18 +118,20 @@ bool apart(const LocalTensor<T>& a, int64_t a_count, const LocalTensor<T>& b, in
     return a.address() + a_count * size <= b.address() || b.address() + b_count * size <= a.address();
 }
 
+}  // namespace emu
+
 /// dst0 = src0[0], src1[0], src0[1], src1[1], ... and dst1 the rest of it; each of the four has `count` elements.
 template <class T>
 void Interleave(const LocalTensor<T>& dst0, const LocalTensor<T>& dst1, const LocalTensor<T>& src0, const LocalTensor<T>& src1, const int32_t count, Site at = Site::here()) {
     Interleave_types<T, true>();
     using Kind = emulator::Access::Kind;
-    if (!legal_halves(count, "Interleave", at)) return;
-    const bool separate = apart(dst0, count, src0, count) && apart(dst0, count, src1, count) && apart(dst1, count, src0, count) && apart(dst1, count, src1, count);
+    if (!emu::legal_halves(count, "Interleave", at)) return;
+    const bool separate = emu::apart(dst0, count, src0, count) && emu::apart(dst0, count, src1, count) && emu::apart(dst1, count, src0, count) && emu::apart(dst1, count, src1, count);
     if (!emulator::require(separate, "argument", at, "Interleave", "a source and a destination overlap; they have to be apart.")) return;
     T *const to0 = dst0.host(), *const to1 = dst1.host();
     const T *const from0 = src0.host(), *const from1 = src1.host();
     const int64_t half_count = count / 2;
-    emulator::issue(vector_instruction("Interleave", at, 2ll * count, (2ll * count * static_cast<int64_t>(sizeof(T)) + 255) / 256,
+    emulator::issue(emu::vector_instruction("Interleave", at, 2ll * count, (2ll * count * static_cast<int64_t>(sizeof(T)) + 255) / 256,
                                        {src0.access(Kind::Read, "src0", 0, count), src1.access(Kind::Read, "src1", 0, count), dst0.access(Kind::Write, "dst0", 0, count), dst1.access(Kind::Write, "dst1", 0, count)}),
                     [=] {
                         for (int64_t i = 0; i < half_count; ++i) to0[2 * i] = from0[i], to0[2 * i + 1] = from1[i];
@@ -140,13 +144,13 @@ template <class T>
 void DeInterleave(const LocalTensor<T>& dst0, const LocalTensor<T>& dst1, const LocalTensor<T>& src0, const LocalTensor<T>& src1, const int32_t count, Site at = Site::here()) {
     DeInterleave_types<T, true>();
     using Kind = emulator::Access::Kind;
-    if (!legal_halves(count, "DeInterleave", at)) return;
-    const bool separate = apart(dst0, count, src0, count) && apart(dst0, count, src1, count) && apart(dst1, count, src0, count) && apart(dst1, count, src1, count);
+    if (!emu::legal_halves(count, "DeInterleave", at)) return;
+    const bool separate = emu::apart(dst0, count, src0, count) && emu::apart(dst0, count, src1, count) && emu::apart(dst1, count, src0, count) && emu::apart(dst1, count, src1, count);
     if (!emulator::require(separate, "argument", at, "DeInterleave", "a source and a destination overlap; they have to be apart.")) return;
     T *const to0 = dst0.host(), *const to1 = dst1.host();
     const T *const from0 = src0.host(), *const from1 = src1.host();
     const int64_t half_count = count / 2;
-    emulator::issue(vector_instruction("DeInterleave", at, 2ll * count, (2ll * count * static_cast<int64_t>(sizeof(T)) + 255) / 256,
+    emulator::issue(emu::vector_instruction("DeInterleave", at, 2ll * count, (2ll * count * static_cast<int64_t>(sizeof(T)) + 255) / 256,
                                        {src0.access(Kind::Read, "src0", 0, count), src1.access(Kind::Read, "src1", 0, count), dst0.access(Kind::Write, "dst0", 0, count), dst1.access(Kind::Write, "dst1", 0, count)}),
                     [=] {
                         for (int64_t i = 0; i < half_count; ++i) to0[i] = from0[2 * i], to1[i] = from0[2 * i + 1];
@@ -158,12 +162,12 @@ template <class T>
 void DeInterleave(const LocalTensor<T>& dst0, const LocalTensor<T>& dst1, const LocalTensor<T>& src, const int32_t srcCount, Site at = Site::here()) {
     DeInterleave_types<T, true>();
     using Kind = emulator::Access::Kind;
-    if (!legal_halves(srcCount, "DeInterleave", at)) return;
+    if (!emu::legal_halves(srcCount, "DeInterleave", at)) return;
     const int64_t half_count = srcCount / 2;
-    if (!emulator::require(apart(dst0, half_count, src, srcCount) && apart(dst1, half_count, src, srcCount), "argument", at, "DeInterleave", "a source and a destination overlap; they have to be apart.")) return;
+    if (!emulator::require(emu::apart(dst0, half_count, src, srcCount) && emu::apart(dst1, half_count, src, srcCount), "argument", at, "DeInterleave", "a source and a destination overlap; they have to be apart.")) return;
     T *const to0 = dst0.host(), *const to1 = dst1.host();
     const T* const from = src.host();
-    emulator::issue(vector_instruction("DeInterleave", at, srcCount, (srcCount * static_cast<int64_t>(sizeof(T)) + 255) / 256,
+    emulator::issue(emu::vector_instruction("DeInterleave", at, srcCount, (srcCount * static_cast<int64_t>(sizeof(T)) + 255) / 256,
                                        {src.access(Kind::Read, "src", 0, srcCount), dst0.access(Kind::Write, "dst0", 0, half_count), dst1.access(Kind::Write, "dst1", 0, half_count)}),
                     [=] {
                         for (int64_t i = 0; i < half_count; ++i) to0[i] = from[2 * i], to1[i] = from[2 * i + 1];

@@ -28,9 +28,9 @@ namespace reduce_impl {
 enum ResultRegister { RESULT_SUM = 7, RESULT_EXTREME = 6, RESULT_EXTREME_INDEX = 5, RESULT_MERGED = 4 };
 
 /// A form with a count as repeats, the last of which may be short.
-inline Lanes in_repeats(const Lanes& lanes) {
+inline emu::Lanes in_repeats(const emu::Lanes& lanes) {
     if (!lanes.flat) return lanes;
-    Lanes out;
+    emu::Lanes out;
     out.width = lanes.width, out.count = lanes.count;
     out.repeats = (lanes.count + lanes.width - 1) / lanes.width;
     out.last_partial = lanes.count % lanes.width;
@@ -40,14 +40,14 @@ inline Lanes in_repeats(const Lanes& lanes) {
 
 /// f(lane, n, bytes from the operand's start): lanes [lane, lane + n) of a repeat, which are consecutive in memory.
 template <class F>
-void each_piece(const Lanes& lanes, Stride stride, int64_t size, int64_t repeat, F f) {
+void each_piece(const emu::Lanes& lanes, emu::Stride stride, int64_t size, int64_t repeat, F f) {
     const int64_t step = stride.block == 1 ? lanes.width : ONE_BLK_SIZE / size;
     const bool partial = lanes.last_partial && repeat == lanes.repeats - 1;
     for (const auto& [first, last] : lanes.runs) {
         const int64_t end = partial ? std::min(last, lanes.last_partial) : last;
         for (int64_t lane = first; lane < end;) {
             const int64_t next = std::min(end, (lane / step + 1) * step);
-            f(lane, next - lane, lane_offset(repeat, lane, stride, size));
+            f(lane, next - lane, emu::lane_offset(repeat, lane, stride, size));
             lane = next;
         }
     }
@@ -68,15 +68,15 @@ D tree(const S* values, int64_t count) {
         return static_cast<half>(level[0]);
     }
     D level[128];
-    EMULATOR_EACH(i, count / 2) level[i] = sum(static_cast<D>(values[2 * i]), static_cast<D>(values[2 * i + 1]));
+    EMULATOR_EACH(i, count / 2) level[i] = emu::sum(static_cast<D>(values[2 * i]), static_cast<D>(values[2 * i + 1]));
     // A level is written over the one that it is made of, behind what it reads.
-    for (int64_t n = count / 4; n > 0; n /= 2) EMULATOR_EACH(i, n) level[i] = sum(level[2 * i], level[2 * i + 1]);
+    for (int64_t n = count / 4; n > 0; n /= 2) EMULATOR_EACH(i, n) level[i] = emu::sum(level[2 * i], level[2 * i + 1]);
     return level[0];
 }
 
 /// The lanes of a repeat: where they lie, or a copy in `room` with 0 for those that the mask holds back.
 template <class T>
-const T* lanes_of(const Lanes& lanes, const uint8_t* src, Stride stride, int64_t repeat, T* room) {
+const T* lanes_of(const emu::Lanes& lanes, const uint8_t* src, emu::Stride stride, int64_t repeat, T* room) {
     const bool partial = lanes.last_partial && repeat == lanes.repeats - 1;
     if (!partial && stride.block == 1 && lanes.runs[0].second - lanes.runs[0].first == lanes.width)
         return reinterpret_cast<const T*>(src + repeat * stride.repeat * ONE_BLK_SIZE);
@@ -89,7 +89,7 @@ const T* lanes_of(const Lanes& lanes, const uint8_t* src, Stride stride, int64_t
 
 /// The sums of all repeats, one a repeat.
 template <class D, class S>
-void sums_of(const Lanes& lanes, const uint8_t* src, Stride stride, std::vector<D>& out) {
+void sums_of(const emu::Lanes& lanes, const uint8_t* src, emu::Stride stride, std::vector<D>& out) {
     S room[ONE_REPEAT_BYTE_SIZE / sizeof(S)];
     out.resize(static_cast<size_t>(lanes.repeats));
     for (int64_t repeat = 0; repeat < lanes.repeats; ++repeat)
@@ -137,7 +137,7 @@ struct Extreme {
 
 /// The best element of a repeat and its lane.
 template <ReduceType type, class T>
-Extreme<T> extreme_of(const Lanes& lanes, const uint8_t* src, Stride stride, int64_t repeat) {
+Extreme<T> extreme_of(const emu::Lanes& lanes, const uint8_t* src, emu::Stride stride, int64_t repeat) {
     Rank<T> best = std::numeric_limits<Rank<T>>::min();
     each_piece(lanes, stride, sizeof(T), repeat, [&](int64_t, int64_t n, int64_t offset) {
         const T* const values = reinterpret_cast<const T*>(src + offset);
@@ -174,11 +174,11 @@ inline bool legal_strides(const char* call, Site at, int64_t dst, int64_t src_bl
     return true;
 }
 
-inline bool legal_repeats(const char* call, Site at, const Lanes& lanes) {
+inline bool legal_repeats(const char* call, Site at, const emu::Lanes& lanes) {
     return emulator::require(emulator::core().control.counter_mode || lanes.repeats <= MAX_REPEAT_TIMES, "argument", at, call, "repeatTime is " + std::to_string(lanes.repeats) + "; it has to be 0 to 255.");
 }
 
-inline emulator::Instruction instruction(const char* call, Site at, const Lanes& lanes) {
+inline emulator::Instruction instruction(const char* call, Site at, const emu::Lanes& lanes) {
     emulator::Instruction out;
     out.pipe = emulator::Pipe::V, out.name = call, out.at = at;
     out.cost = emulator::Cost::vector(call, static_cast<uint64_t>(lanes.elements()), lanes.cost_repeats());
@@ -188,7 +188,7 @@ inline emulator::Instruction instruction(const char* call, Site at, const Lanes&
 // ---- One result a repeat ----
 
 template <ReduceType type, class D, class S>
-void repeats(const char* call, Site at, const Lanes& lanes, const LocalTensor<D>& dst, const LocalTensor<S>& src, int64_t dst_stride,
+void repeats(const char* call, Site at, const emu::Lanes& lanes, const LocalTensor<D>& dst, const LocalTensor<S>& src, int64_t dst_stride,
              int64_t block_stride, int64_t repeat_stride, ReduceOrder order) {
     EMULATOR_USES("asc_uses_vector");
     WholeReduce_types<S, false>();
@@ -197,13 +197,13 @@ void repeats(const char* call, Site at, const Lanes& lanes, const LocalTensor<D>
     constexpr bool sixteen = std::is_same_v<S, int16_t> || std::is_same_v<S, uint16_t>;
     static_assert(widening || (std::is_same_v<S, D> && !(type == ReduceType::SUM && sixteen)),
                   "ReduceRepeat: dst and src have one type; on dav-3510 sums of int16_t are int32_t, of uint16_t uint32_t");
-    if (!legal_strides(call, at, dst_stride, block_stride, repeat_stride) || !legal_repeats(call, at, lanes) || !legal(lanes, call, at)) return;
+    if (!legal_strides(call, at, dst_stride, block_stride, repeat_stride) || !legal_repeats(call, at, lanes) || !emu::legal(lanes, call, at)) return;
     const bool index_only = type != ReduceType::SUM && order == ReduceOrder::ORDER_ONLY_INDEX;
     const bool both = type != ReduceType::SUM && (order == ReduceOrder::ORDER_VALUE_INDEX || order == ReduceOrder::ORDER_INDEX_VALUE);
     const int64_t unit = index_only ? 4 : static_cast<int64_t>(sizeof(D)) * (both ? 2 : 1);
-    const Stride stride{block_stride, repeat_stride};
+    const emu::Stride stride{block_stride, repeat_stride};
     emulator::Instruction what = instruction(call, at, lanes);
-    add_lane_accesses(what.accesses, src, emulator::Access::Kind::Read, "src", lanes, stride);
+    emu::add_lane_accesses(what.accesses, src, emulator::Access::Kind::Read, "src", lanes, stride);
     emulator::Access to = dst.bytes(emulator::Access::Kind::Write, "dst", 0, unit, static_cast<uint32_t>(unit));
     to.runs = lanes.repeats, to.pitch = dst_stride * unit;
     what.accesses.push_back(to);
@@ -241,12 +241,12 @@ void repeats(const char* call, Site at, const Lanes& lanes, const LocalTensor<D>
 
 /// `group` lanes make a result; results follow one another, and repeats of them `dst_stride` results of a full repeat.
 template <ReduceType type, class T>
-void groups(const char* call, Site at, const Lanes& lanes, const LocalTensor<T>& dst, const LocalTensor<T>& src, int64_t group, int64_t dst_stride,
+void groups(const char* call, Site at, const emu::Lanes& lanes, const LocalTensor<T>& dst, const LocalTensor<T>& src, int64_t group, int64_t dst_stride,
             int64_t block_stride, int64_t repeat_stride) {
     EMULATOR_USES("asc_uses_vector");
-    if (!legal_strides(call, at, dst_stride, block_stride, repeat_stride) || !legal_repeats(call, at, lanes) || !legal(lanes, call, at)) return;
+    if (!legal_strides(call, at, dst_stride, block_stride, repeat_stride) || !legal_repeats(call, at, lanes) || !emu::legal(lanes, call, at)) return;
     const int64_t size = sizeof(T), results = lanes.width / group, pitch = dst_stride * results * size;
-    const Stride stride{block_stride, repeat_stride};
+    const emu::Stride stride{block_stride, repeat_stride};
     // A group without a lane: dav-2201 leaves dst as it is, dav-3510 writes what a reduction of nothing is.
     std::vector<uint8_t> full(static_cast<size_t>(results), 0), last = full;
     for (int64_t repeat : {int64_t{0}, lanes.repeats - 1})
@@ -255,7 +255,7 @@ void groups(const char* call, Site at, const Lanes& lanes, const LocalTensor<T>&
         });
     if (is_3510) std::fill(full.begin(), full.end(), uint8_t{1}), last = full;
     emulator::Instruction what = instruction(call, at, lanes);
-    add_lane_accesses(what.accesses, src, emulator::Access::Kind::Read, "src", lanes, stride);
+    emu::add_lane_accesses(what.accesses, src, emulator::Access::Kind::Read, "src", lanes, stride);
     const auto write = [&](const std::vector<uint8_t>& which, int64_t repeat, int64_t count) {
         for (int64_t begin = 0; begin < results && count > 0; ++begin) {
             if (!which[static_cast<size_t>(begin)]) continue;
@@ -343,19 +343,19 @@ T tree_of_repeats(std::vector<T> values) {
 /// `in_order`: repeats are added one after another (the first way); else `merged`: they are added lane by lane into one
 /// (the third way), or by a tree (the second).
 template <class T>
-void whole_sum(Site at, const Lanes& given, const LocalTensor<T>& dst, const LocalTensor<T>& src, const LocalTensor<T>& tmp, int64_t repeat_stride, bool count_form) {
+void whole_sum(Site at, const emu::Lanes& given, const LocalTensor<T>& dst, const LocalTensor<T>& src, const LocalTensor<T>& tmp, int64_t repeat_stride, bool count_form) {
     EMULATOR_USES("asc_uses_vector");
     const char* const call = "ReduceSum";
-    if (!legal_strides(call, at, 0, 1, repeat_stride) || !legal(given, call, at)) return;
-    const Lanes lanes = in_repeats(given);
-    const Stride stride{1, repeat_stride};
+    if (!legal_strides(call, at, 0, 1, repeat_stride) || !emu::legal(given, call, at)) return;
+    const emu::Lanes lanes = in_repeats(given);
+    const emu::Stride stride{1, repeat_stride};
     const int64_t bytes = lanes.count * static_cast<int64_t>(sizeof(T));
     const bool counter = count_form || emulator::core().control.counter_mode;
     // 256 to 1024 bytes: taken as with both ends. Repeats are merged from the first to the last: unknown.
     const bool merged = is_3510 && (sizeof(T) == 8 || (counter && bytes >= 256 && bytes <= 1024));
     const bool in_order = is_2201 && count_form;
     emulator::Instruction what = instruction(call, at, given);
-    add_lane_accesses(what.accesses, src, emulator::Access::Kind::Read, "src", given, stride);
+    emu::add_lane_accesses(what.accesses, src, emulator::Access::Kind::Read, "src", given, stride);
     Working room_between;
     if (!in_order && !merged) {
         const int64_t first = count_form ? std::max<int64_t>(1, lanes.count / lanes.width) : lanes.repeats;
@@ -373,14 +373,14 @@ void whole_sum(Site at, const Lanes& given, const LocalTensor<T>& dst, const Loc
             std::copy_n(lanes_of(lanes, in, stride, 0, room), lanes.width, all);
             for (int64_t repeat = 1; repeat < lanes.repeats; ++repeat) {
                 const T* const values = lanes_of(lanes, in, stride, repeat, room);
-                EMULATOR_EACH(i, lanes.width) all[i] = sum(all[i], values[i]);
+                EMULATOR_EACH(i, lanes.width) all[i] = emu::sum(all[i], values[i]);
             }
             result = tree<T>(all, lanes.width);
         } else {
             std::vector<T> sums;
             sums_of<T, T>(lanes, in, stride, sums);
             result = sums[0];
-            if (in_order) for (size_t i = 1; i < sums.size(); ++i) result = sum(result, sums[i]);
+            if (in_order) for (size_t i = 1; i < sums.size(); ++i) result = emu::sum(result, sums[i]);
             else result = tree_of_repeats(std::move(sums));
         }
         room_between.spoil();
@@ -407,16 +407,16 @@ int64_t extreme_working(int64_t repeats, bool index) {
 }
 
 template <ReduceType type, class T>
-void whole_extreme(const char* call, Site at, const Lanes& given, const LocalTensor<T>& dst, const LocalTensor<T>& src, const LocalTensor<T>& tmp,
+void whole_extreme(const char* call, Site at, const emu::Lanes& given, const LocalTensor<T>& dst, const LocalTensor<T>& src, const LocalTensor<T>& tmp,
                    int64_t repeat_stride, bool index, bool count_form) {
     EMULATOR_USES("asc_uses_vector");
-    if (!legal_strides(call, at, 0, 1, repeat_stride) || !legal(given, call, at)) return;
-    const Lanes lanes = in_repeats(given);
-    const Stride stride{1, repeat_stride};
+    if (!legal_strides(call, at, 0, 1, repeat_stride) || !emu::legal(given, call, at)) return;
+    const emu::Lanes lanes = in_repeats(given);
+    const emu::Stride stride{1, repeat_stride};
     if (sizeof(T) == 2 && index && !emulator::require((lanes.repeats - 1) * lanes.width < 65536, "argument", at, call, "an index of 16 bits reaches element 65535; the " + std::to_string(lanes.elements()) + " elements go further."))
         return;
     emulator::Instruction what = instruction(call, at, given);
-    add_lane_accesses(what.accesses, src, emulator::Access::Kind::Read, "src", given, stride);
+    emu::add_lane_accesses(what.accesses, src, emulator::Access::Kind::Read, "src", given, stride);
     Working room_between;
     if (is_2201) room_between = working(what, tmp, extreme_working<T>(count_form ? std::max<int64_t>(1, lanes.count / lanes.width) : lanes.repeats, index));
     what.accesses.push_back(dst.access(emulator::Access::Kind::Write, "dst", 0, index ? 2 : 1, static_cast<uint32_t>(sizeof(T) * (index ? 2 : 1))));
@@ -444,7 +444,6 @@ void whole_extreme(const char* call, Site at, const Lanes& given, const LocalTen
 
 }  // namespace reduce_impl
 
-
 // ---- A repeat of 256 bytes to one ----
 
 /// dst[repeat] = sum, maximum or minimum of the lanes of that repeat of src. MAX, MIN: (value, index in the repeat), or as
@@ -452,24 +451,24 @@ void whole_extreme(const char* call, Site at, const Lanes& given, const LocalTen
 template <ReduceType reduceType, class T, class U, bool isSetMask = true>
 void ReduceRepeat(const LocalTensor<T>& dst, const LocalTensor<U>& src, const uint64_t mask[], const int32_t repeatTime, const int32_t dstRepStride,
                   const int32_t srcBlkStride, const int32_t srcRepStride, ReduceOrder order = ReduceOrder::ORDER_VALUE_INDEX, Site at = Site::here()) {
-    reduce_impl::repeats<reduceType>("ReduceRepeat", at, mask_lanes<isSetMask>(mask, repeatTime, sizeof(U)), dst, src, dstRepStride, srcBlkStride, srcRepStride, order);
+    reduce_impl::repeats<reduceType>("ReduceRepeat", at, emu::mask_lanes<isSetMask>(mask, repeatTime, sizeof(U)), dst, src, dstRepStride, srcBlkStride, srcRepStride, order);
 }
 template <ReduceType reduceType, class T, class U, bool isSetMask = true>
 void ReduceRepeat(const LocalTensor<T>& dst, const LocalTensor<U>& src, const int32_t mask, const int32_t repeatTime, const int32_t dstRepStride,
                   const int32_t srcBlkStride, const int32_t srcRepStride, ReduceOrder order = ReduceOrder::ORDER_VALUE_INDEX, Site at = Site::here()) {
-    reduce_impl::repeats<reduceType>("ReduceRepeat", at, mask_lanes<isSetMask>(static_cast<uint64_t>(mask), repeatTime, sizeof(U)), dst, src, dstRepStride, srcBlkStride, srcRepStride, order);
+    reduce_impl::repeats<reduceType>("ReduceRepeat", at, emu::mask_lanes<isSetMask>(static_cast<uint64_t>(mask), repeatTime, sizeof(U)), dst, src, dstRepStride, srcBlkStride, srcRepStride, order);
 }
 
 /// The sum of each repeat; dstRepStride counts elements of dst. Source: WholeReduceSum, now [ReduceRepeat].
 template <class T, bool isSetMask = true, class U = T>
 void WholeReduceSum(const LocalTensor<U>& dst, const LocalTensor<T>& src, const uint64_t mask[], const int32_t repeatTime, const int32_t dstRepStride,
                     const int32_t srcBlkStride, const int32_t srcRepStride, Site at = Site::here()) {
-    reduce_impl::repeats<ReduceType::SUM>("WholeReduceSum", at, mask_lanes<isSetMask>(mask, repeatTime, sizeof(T)), dst, src, dstRepStride, srcBlkStride, srcRepStride, {});
+    reduce_impl::repeats<ReduceType::SUM>("WholeReduceSum", at, emu::mask_lanes<isSetMask>(mask, repeatTime, sizeof(T)), dst, src, dstRepStride, srcBlkStride, srcRepStride, {});
 }
 template <class T, bool isSetMask = true, class U = T>
 void WholeReduceSum(const LocalTensor<U>& dst, const LocalTensor<T>& src, const int32_t mask, const int32_t repeatTime, const int32_t dstRepStride,
                     const int32_t srcBlkStride, const int32_t srcRepStride, Site at = Site::here()) {
-    reduce_impl::repeats<ReduceType::SUM>("WholeReduceSum", at, mask_lanes<isSetMask>(static_cast<uint64_t>(mask), repeatTime, sizeof(T)), dst, src, dstRepStride, srcBlkStride, srcRepStride, {});
+    reduce_impl::repeats<ReduceType::SUM>("WholeReduceSum", at, emu::mask_lanes<isSetMask>(static_cast<uint64_t>(mask), repeatTime, sizeof(T)), dst, src, dstRepStride, srcBlkStride, srcRepStride, {});
 }
 
 /// WholeReduceSum; dstBlkStride has no effect. Source: RepeatReduceSum, now [ReduceRepeat].
@@ -477,19 +476,19 @@ template <class T, bool isSetMask = true, class U = T>
 void RepeatReduceSum(const LocalTensor<U>& dst, const LocalTensor<T>& src, const int32_t repeatTime, const int32_t mask, const int32_t dstBlkStride,
                      const int32_t srcBlkStride, const int32_t dstRepStride, const int32_t srcRepStride, Site at = Site::here()) {
     static_cast<void>(dstBlkStride);
-    reduce_impl::repeats<ReduceType::SUM>("RepeatReduceSum", at, mask_lanes<isSetMask>(static_cast<uint64_t>(mask), repeatTime, sizeof(T)), dst, src, dstRepStride, srcBlkStride, srcRepStride, {});
+    reduce_impl::repeats<ReduceType::SUM>("RepeatReduceSum", at, emu::mask_lanes<isSetMask>(static_cast<uint64_t>(mask), repeatTime, sizeof(T)), dst, src, dstRepStride, srcBlkStride, srcRepStride, {});
 }
 
 #define EMULATOR_WHOLE(Name, type)                                                                                                    \
     template <class T, bool isSetMask = true>                                                                                         \
     void Name(const LocalTensor<T>& dst, const LocalTensor<T>& src, const uint64_t mask[], const int32_t repeatTime, const int32_t dstRepStride, \
               const int32_t srcBlkStride, const int32_t srcRepStride, ReduceOrder order = ReduceOrder::ORDER_VALUE_INDEX, Site at = Site::here()) { \
-        reduce_impl::repeats<type>(#Name, at, mask_lanes<isSetMask>(mask, repeatTime, sizeof(T)), dst, src, dstRepStride, srcBlkStride, srcRepStride, order); \
+        reduce_impl::repeats<type>(#Name, at, emu::mask_lanes<isSetMask>(mask, repeatTime, sizeof(T)), dst, src, dstRepStride, srcBlkStride, srcRepStride, order); \
     }                                                                                                                                 \
     template <class T, bool isSetMask = true>                                                                                         \
     void Name(const LocalTensor<T>& dst, const LocalTensor<T>& src, const int32_t mask, const int32_t repeatTime, const int32_t dstRepStride, \
               const int32_t srcBlkStride, const int32_t srcRepStride, ReduceOrder order = ReduceOrder::ORDER_VALUE_INDEX, Site at = Site::here()) { \
-        reduce_impl::repeats<type>(#Name, at, mask_lanes<isSetMask>(static_cast<uint64_t>(mask), repeatTime, sizeof(T)), dst, src, dstRepStride, srcBlkStride, srcRepStride, order); \
+        reduce_impl::repeats<type>(#Name, at, emu::mask_lanes<isSetMask>(static_cast<uint64_t>(mask), repeatTime, sizeof(T)), dst, src, dstRepStride, srcBlkStride, srcRepStride, order); \
     }
 /// The largest and the smallest of each repeat and where it is. Source: WholeReduceMax, WholeReduceMin, now [ReduceRepeat].
 EMULATOR_WHOLE(WholeReduceMax, ReduceType::MAX)
@@ -505,14 +504,14 @@ void ReduceDataBlock(const LocalTensor<T>& dst, const LocalTensor<U>& src, const
                      const int32_t srcBlkStride, const int32_t srcRepStride, Site at = Site::here()) {
     static_assert(std::is_same_v<T, U>, "ReduceDataBlock: dst and src have one type");
     BlockReduce_types<T, false>();
-    reduce_impl::groups<reduceType>("ReduceDataBlock", at, mask_lanes<isSetMask>(mask, repeatTime, sizeof(T)), dst, src, ONE_BLK_SIZE / static_cast<int64_t>(sizeof(T)), dstRepStride, srcBlkStride, srcRepStride);
+    reduce_impl::groups<reduceType>("ReduceDataBlock", at, emu::mask_lanes<isSetMask>(mask, repeatTime, sizeof(T)), dst, src, ONE_BLK_SIZE / static_cast<int64_t>(sizeof(T)), dstRepStride, srcBlkStride, srcRepStride);
 }
 template <ReduceType reduceType, class T, class U, bool isSetMask = true>
 void ReduceDataBlock(const LocalTensor<T>& dst, const LocalTensor<U>& src, const int32_t mask, const int32_t repeatTime, const int32_t dstRepStride,
                      const int32_t srcBlkStride, const int32_t srcRepStride, Site at = Site::here()) {
     static_assert(std::is_same_v<T, U>, "ReduceDataBlock: dst and src have one type");
     BlockReduce_types<T, false>();
-    reduce_impl::groups<reduceType>("ReduceDataBlock", at, mask_lanes<isSetMask>(static_cast<uint64_t>(mask), repeatTime, sizeof(T)), dst, src, ONE_BLK_SIZE / static_cast<int64_t>(sizeof(T)), dstRepStride, srcBlkStride, srcRepStride);
+    reduce_impl::groups<reduceType>("ReduceDataBlock", at, emu::mask_lanes<isSetMask>(static_cast<uint64_t>(mask), repeatTime, sizeof(T)), dst, src, ONE_BLK_SIZE / static_cast<int64_t>(sizeof(T)), dstRepStride, srcBlkStride, srcRepStride);
 }
 
 /// dst[i] = src[2 i] + src[2 i + 1]; dstRepStride counts 128 bytes. Source: [ReducePairElem].
@@ -521,14 +520,14 @@ void ReducePairElem(const LocalTensor<T>& dst, const LocalTensor<U>& src, const 
                     const int32_t srcBlkStride, const int32_t srcRepStride, Site at = Site::here()) {
     static_assert(reduceType == ReduceType::SUM && std::is_same_v<T, U>, "ReducePairElem: sums alone, of one type");
     PairReduce_types<T, false>();
-    reduce_impl::groups<reduceType>("ReducePairElem", at, mask_lanes<isSetMask>(mask, repeatTime, sizeof(T)), dst, src, 2, dstRepStride, srcBlkStride, srcRepStride);
+    reduce_impl::groups<reduceType>("ReducePairElem", at, emu::mask_lanes<isSetMask>(mask, repeatTime, sizeof(T)), dst, src, 2, dstRepStride, srcBlkStride, srcRepStride);
 }
 template <ReduceType reduceType, class T, class U, bool isSetMask = true>
 void ReducePairElem(const LocalTensor<T>& dst, const LocalTensor<U>& src, const int32_t mask, const int32_t repeatTime, const int32_t dstRepStride,
                     const int32_t srcBlkStride, const int32_t srcRepStride, Site at = Site::here()) {
     static_assert(reduceType == ReduceType::SUM && std::is_same_v<T, U>, "ReducePairElem: sums alone, of one type");
     PairReduce_types<T, false>();
-    reduce_impl::groups<reduceType>("ReducePairElem", at, mask_lanes<isSetMask>(static_cast<uint64_t>(mask), repeatTime, sizeof(T)), dst, src, 2, dstRepStride, srcBlkStride, srcRepStride);
+    reduce_impl::groups<reduceType>("ReducePairElem", at, emu::mask_lanes<isSetMask>(static_cast<uint64_t>(mask), repeatTime, sizeof(T)), dst, src, 2, dstRepStride, srcBlkStride, srcRepStride);
 }
 
 // The former names take repeatTime before the mask.
@@ -537,13 +536,13 @@ void ReducePairElem(const LocalTensor<T>& dst, const LocalTensor<U>& src, const 
     void Name(const LocalTensor<T>& dst, const LocalTensor<T>& src, const int32_t repeatTime, const uint64_t mask[], const int32_t dstRepStride, \
               const int32_t srcBlkStride, const int32_t srcRepStride, Site at = Site::here()) {                                       \
         Family##_types<T, false>();                                                                                                   \
-        reduce_impl::groups<type>(#Name, at, mask_lanes<isSetMask>(mask, repeatTime, sizeof(T)), dst, src, group, dstRepStride, srcBlkStride, srcRepStride); \
+        reduce_impl::groups<type>(#Name, at, emu::mask_lanes<isSetMask>(mask, repeatTime, sizeof(T)), dst, src, group, dstRepStride, srcBlkStride, srcRepStride); \
     }                                                                                                                                 \
     template <class T, bool isSetMask = true>                                                                                         \
     void Name(const LocalTensor<T>& dst, const LocalTensor<T>& src, const int32_t repeatTime, const int32_t mask, const int32_t dstRepStride, \
               const int32_t srcBlkStride, const int32_t srcRepStride, Site at = Site::here()) {                                       \
         Family##_types<T, false>();                                                                                                   \
-        reduce_impl::groups<type>(#Name, at, mask_lanes<isSetMask>(static_cast<uint64_t>(mask), repeatTime, sizeof(T)), dst, src, group, dstRepStride, srcBlkStride, srcRepStride); \
+        reduce_impl::groups<type>(#Name, at, emu::mask_lanes<isSetMask>(static_cast<uint64_t>(mask), repeatTime, sizeof(T)), dst, src, group, dstRepStride, srcBlkStride, srcRepStride); \
     }
 /// Source: BlockReduceSum, BlockReduceMax, BlockReduceMin, now [ReduceDataBlock]; PairReduceSum, now [ReducePairElem].
 EMULATOR_GROUPS(BlockReduceSum, BlockReduce, ReduceType::SUM, ONE_BLK_SIZE / static_cast<int64_t>(sizeof(T)))
@@ -559,19 +558,19 @@ EMULATOR_GROUPS(PairReduceSum, PairReduce, ReduceType::SUM, 2)
 template <class T, bool isSetMask = true>
 void ReduceSum(const LocalTensor<T>& dst, const LocalTensor<T>& src, const LocalTensor<T>& sharedTmpBuffer, const int32_t count, Site at = Site::here()) {
     ReduceSum_types<T, true>();
-    reduce_impl::whole_sum(at, count_lanes<isSetMask>(count, sizeof(T)), dst, src, sharedTmpBuffer, DEFAULT_REPEAT_STRIDE, true);
+    reduce_impl::whole_sum(at, emu::count_lanes<isSetMask>(count, sizeof(T)), dst, src, sharedTmpBuffer, DEFAULT_REPEAT_STRIDE, true);
 }
 template <class T>
 void ReduceSum(const LocalTensor<T>& dst, const LocalTensor<T>& src, const LocalTensor<T>& sharedTmpBuffer, const uint64_t mask[], const int32_t repeatTime,
                const int32_t srcRepStride, Site at = Site::here()) {
     ReduceSum_types<T, false>();
-    reduce_impl::whole_sum(at, bit_lanes(mask, repeatTime, sizeof(T)), dst, src, sharedTmpBuffer, srcRepStride, false);
+    reduce_impl::whole_sum(at, emu::bit_lanes(mask, repeatTime, sizeof(T)), dst, src, sharedTmpBuffer, srcRepStride, false);
 }
 template <class T>
 void ReduceSum(const LocalTensor<T>& dst, const LocalTensor<T>& src, const LocalTensor<T>& sharedTmpBuffer, const int32_t mask, const int32_t repeatTime,
                const int32_t srcRepStride, Site at = Site::here()) {
     ReduceSum_types<T, false>();
-    reduce_impl::whole_sum(at, counted_lanes(static_cast<uint64_t>(mask), repeatTime, sizeof(T)), dst, src, sharedTmpBuffer, srcRepStride, false);
+    reduce_impl::whole_sum(at, emu::counted_lanes(static_cast<uint64_t>(mask), repeatTime, sizeof(T)), dst, src, sharedTmpBuffer, srcRepStride, false);
 }
 
 #define EMULATOR_EXTREME(Name, type)                                                                                                  \
@@ -579,19 +578,19 @@ void ReduceSum(const LocalTensor<T>& dst, const LocalTensor<T>& src, const Local
     void Name(const LocalTensor<T>& dst, const LocalTensor<T>& src, const LocalTensor<T>& sharedTmpBuffer, const int32_t count, bool calIndex = 0, \
               Site at = Site::here()) {                                                                                               \
         ReduceMax_types<T, true>();                                                                                                   \
-        reduce_impl::whole_extreme<type>(#Name, at, flat_lanes(count, sizeof(T)), dst, src, sharedTmpBuffer, DEFAULT_REPEAT_STRIDE, calIndex, true); \
+        reduce_impl::whole_extreme<type>(#Name, at, emu::flat_lanes(count, sizeof(T)), dst, src, sharedTmpBuffer, DEFAULT_REPEAT_STRIDE, calIndex, true); \
     }                                                                                                                                 \
     template <class T>                                                                                                                \
     void Name(const LocalTensor<T>& dst, const LocalTensor<T>& src, const LocalTensor<T>& sharedTmpBuffer, const uint64_t mask[], const int32_t repeatTime, \
               const int32_t srcRepStride, bool calIndex = 0, Site at = Site::here()) {                                                \
         ReduceMax_types<T, false>();                                                                                                  \
-        reduce_impl::whole_extreme<type>(#Name, at, bit_lanes(mask, repeatTime, sizeof(T)), dst, src, sharedTmpBuffer, srcRepStride, calIndex, false); \
+        reduce_impl::whole_extreme<type>(#Name, at, emu::bit_lanes(mask, repeatTime, sizeof(T)), dst, src, sharedTmpBuffer, srcRepStride, calIndex, false); \
     }                                                                                                                                 \
     template <class T>                                                                                                                \
     void Name(const LocalTensor<T>& dst, const LocalTensor<T>& src, const LocalTensor<T>& sharedTmpBuffer, const int32_t mask, const int32_t repeatTime, \
               const int32_t srcRepStride, bool calIndex = 0, Site at = Site::here()) {                                                \
         ReduceMax_types<T, false>();                                                                                                  \
-        reduce_impl::whole_extreme<type>(#Name, at, counted_lanes(static_cast<uint64_t>(mask), repeatTime, sizeof(T)), dst, src, sharedTmpBuffer, srcRepStride, calIndex, false); \
+        reduce_impl::whole_extreme<type>(#Name, at, emu::counted_lanes(static_cast<uint64_t>(mask), repeatTime, sizeof(T)), dst, src, sharedTmpBuffer, srcRepStride, calIndex, false); \
     }
 /// dst[0] = the largest or smallest element; calIndex: dst[1] = its index, as bits of an integer of T's size: the repeat
 /// times the elements of 256 bytes, and the lane. dav-2201 works in sharedTmpBuffer. Source: [ReduceMax], [ReduceMin].

@@ -249,7 +249,7 @@ void Sort(const LocalTensor<T>& dst, const LocalTensor<T>& concat, const LocalTe
         working.spoil();
         std::memcpy(out, sorted.data(), sorted.size());
     });
-    if (isFullSort) emulator::barrier(emulator::Pipe::V, at);
+    if (isFullSort) emulator::order_pipe(emulator::Pipe::V, at);
 }
 
 /// Scores and indices of 32 pairs a repeat (64 elements of float, 128 of half). Source: [Extract].

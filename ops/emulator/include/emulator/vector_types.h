@@ -23,7 +23,7 @@
 
 namespace AscendC {
 
-namespace types {
+namespace types_impl {
 template <class... T>
 struct List {};
 template <class T, class... Member>
@@ -36,7 +36,7 @@ struct NotAnElementTypeOfThisCall;
 /// An unsigned type in which integers of type T add and multiply without overflow being undefined.
 template <class T>
 using Modular = std::conditional_t<sizeof(T) == 8, uint64_t, uint32_t>;
-}  // namespace types
+}  // namespace types_impl
 
 #define EMULATOR_MEMBERS(...) __VA_ARGS__
 
@@ -45,13 +45,15 @@ using Modular = std::conditional_t<sizeof(T) == 8, uint64_t, uint32_t>;
 #define EMULATOR_TYPES(Name, on_2201, on_3510, counted_on_3510)                                                                       \
     template <class T, bool counted>                                                                                                  \
     constexpr void Name##_types() {                                                                                                   \
-        constexpr bool has = is_2201 ? types::in<T>(types::List<EMULATOR_MEMBERS on_2201>{})                                          \
-                                     : types::in<T>(types::List<EMULATOR_MEMBERS on_3510>{}) ||                                       \
-                                           (counted && types::in<T>(types::List<EMULATOR_MEMBERS counted_on_3510>{}));                \
+        constexpr bool has = is_2201 ? types_impl::in<T>(types_impl::List<EMULATOR_MEMBERS on_2201>{})                                          \
+                                     : types_impl::in<T>(types_impl::List<EMULATOR_MEMBERS on_3510>{}) ||                                       \
+                                           (counted && types_impl::in<T>(types_impl::List<EMULATOR_MEMBERS counted_on_3510>{}));                \
         static_assert(has, #Name ": " EMULATOR_SOC " does not have it for this element type. dav-2201: " #on_2201 ", dav-3510: " #on_3510 \
                            ", dav-3510 with a count: also " #counted_on_3510 ".");                                                    \
-        if constexpr (!has) static_cast<void>(sizeof(types::NotAnElementTypeOfThisCall<T>));                                          \
+        if constexpr (!has) static_cast<void>(sizeof(types_impl::NotAnElementTypeOfThisCall<T>));                                          \
     }
+
+namespace emu {
 
 // ---- Lanes ----
 
@@ -74,17 +76,17 @@ inline Lanes mask_lanes(const uint64_t* mask, int64_t repeats, int64_t widest) {
 /// Integers wrap around, half and bfloat16_t round to nearest even ([Borders], the mode without saturation, its default).
 template <class T>
 constexpr T sum(T a, T b) {
-    if constexpr (std::is_integral_v<T>) return static_cast<T>(static_cast<types::Modular<T>>(a) + static_cast<types::Modular<T>>(b));
+    if constexpr (std::is_integral_v<T>) return static_cast<T>(static_cast<types_impl::Modular<T>>(a) + static_cast<types_impl::Modular<T>>(b));
     else return static_cast<T>(a + b);
 }
 template <class T>
 constexpr T difference(T a, T b) {
-    if constexpr (std::is_integral_v<T>) return static_cast<T>(static_cast<types::Modular<T>>(a) - static_cast<types::Modular<T>>(b));
+    if constexpr (std::is_integral_v<T>) return static_cast<T>(static_cast<types_impl::Modular<T>>(a) - static_cast<types_impl::Modular<T>>(b));
     else return static_cast<T>(a - b);
 }
 template <class T>
 constexpr T product(T a, T b) {
-    if constexpr (std::is_integral_v<T>) return static_cast<T>(static_cast<types::Modular<T>>(a) * static_cast<types::Modular<T>>(b));
+    if constexpr (std::is_integral_v<T>) return static_cast<T>(static_cast<types_impl::Modular<T>>(a) * static_cast<types_impl::Modular<T>>(b));
     else return static_cast<T>(a * b);
 }
 /// Unknown for integers divided by 0 (here 0) and the least number divided by -1 (here it stays).
@@ -148,5 +150,7 @@ constexpr T flushed(T x) {
         return x;
     }
 }
+
+}  // namespace emu
 
 }  // namespace AscendC

@@ -11,30 +11,36 @@
 
 namespace AscendC {
 
+namespace emu {
+
 template <class T, class Op>
 void unary(const char* call, Site at, const Lanes& lanes, const LocalTensor<T>& dst, const LocalTensor<T>& src, const UnaryRepeatParams& p, Op op) {
     elementwise(call, at, lanes, false, dst, Stride{p.dstBlkStride, p.dstRepStride}, op, std::pair{src, Stride{p.srcBlkStride, p.srcRepStride}});
 }
+
+}  // namespace emu
 
 // `Parameters` come behind the template's others; `Op` is the operation on rows of elements.
 #define EMULATOR_UNARY_FORMS(Name, Parameters, Op)                                                                                    \
     template <class T EMULATOR_MEMBERS Parameters>                                                                                    \
     void Name(const LocalTensor<T>& dst, const LocalTensor<T>& src, const int32_t& count, Site at = Site::here()) {                   \
         Name##_types<T, true>();                                                                                                      \
-        unary(#Name, at, flat_lanes(count, sizeof(T)), dst, src, {}, Op);                                                             \
+        emu::unary(#Name, at, emu::flat_lanes(count, sizeof(T)), dst, src, {}, Op);                                                             \
     }                                                                                                                                 \
     template <class T, bool isSetMask = true EMULATOR_MEMBERS Parameters>                                                             \
     void Name(const LocalTensor<T>& dst, const LocalTensor<T>& src, uint64_t mask, const uint8_t repeatTime,                          \
               const UnaryRepeatParams& repeatParams, Site at = Site::here()) {                                                        \
         Name##_types<T, false>();                                                                                                     \
-        unary(#Name, at, mask_lanes<isSetMask>(mask, repeatTime, sizeof(T)), dst, src, repeatParams, Op);                             \
+        emu::unary(#Name, at, emu::mask_lanes<isSetMask>(mask, repeatTime, sizeof(T)), dst, src, repeatParams, Op);                             \
     }                                                                                                                                 \
     template <class T, bool isSetMask = true EMULATOR_MEMBERS Parameters>                                                             \
     void Name(const LocalTensor<T>& dst, const LocalTensor<T>& src, uint64_t mask[], const uint8_t repeatTime,                        \
               const UnaryRepeatParams& repeatParams, Site at = Site::here()) {                                                        \
         Name##_types<T, false>();                                                                                                     \
-        unary(#Name, at, mask_lanes<isSetMask>(mask, repeatTime, sizeof(T)), dst, src, repeatParams, Op);                             \
+        emu::unary(#Name, at, emu::mask_lanes<isSetMask>(mask, repeatTime, sizeof(T)), dst, src, repeatParams, Op);                             \
     }
+
+namespace emu {
 
 // ---- Without rounding ----
 
@@ -46,13 +52,15 @@ constexpr T magnitude(T x) {
     else return T::from_bits(static_cast<uint16_t>(x.bits & 0x7fff));
 }
 
+}  // namespace emu
+
 EMULATOR_TYPES(Abs, (half, float), (half, float, int16_t, int32_t), (int8_t, int64_t))
 EMULATOR_TYPES(Relu, (half, float, int32_t), (half, float, int32_t), (int64_t))
 
 template <class T>
-constexpr auto Abs_op = [](T* dst, const T* src, int64_t n) { EMULATOR_EACH(i, n) dst[i] = magnitude(src[i]); };
+constexpr auto Abs_op = [](T* dst, const T* src, int64_t n) { EMULATOR_EACH(i, n) dst[i] = emu::magnitude(src[i]); };
 template <class T>
-constexpr auto Relu_op = [](T* dst, const T* src, int64_t n) { EMULATOR_EACH(i, n) dst[i] = positive_part(src[i]); };
+constexpr auto Relu_op = [](T* dst, const T* src, int64_t n) { EMULATOR_EACH(i, n) dst[i] = emu::positive_part(src[i]); };
 
 /// dst = |src|.
 EMULATOR_UNARY_FORMS(Abs, (), Abs_op<T>)
@@ -67,11 +75,11 @@ void Neg(const LocalTensor<T>& dst, const LocalTensor<T>& src, const uint32_t co
     Neg_types<T, true>();
     const auto op = [](T* to, const T* from, int64_t n) {
         EMULATOR_EACH(i, n) {
-            if constexpr (std::is_integral_v<T>) to[i] = difference(T(0), from[i]);
+            if constexpr (std::is_integral_v<T>) to[i] = emu::difference(T(0), from[i]);
             else to[i] = -from[i];
         }
     };
-    unary("Neg", at, flat_lanes(count, sizeof(T)), dst, src, {}, op);
+    emu::unary("Neg", at, emu::flat_lanes(count, sizeof(T)), dst, src, {}, op);
 }
 #endif
 
@@ -110,6 +118,8 @@ constexpr LnConfig DEFAULT_LN_CONFIG = {LnAlgo::INTRINSIC};
 constexpr ReciprocalConfig DEFAULT_RECIPROCAL_CONFIG = {ReciprocalAlgo::INTRINSIC};
 constexpr SqrtConfig DEFAULT_SQRT_CONFIG = {SqrtAlgo::INTRINSIC};
 constexpr RsqrtConfig DEFAULT_RSQRT_CONFIG = {RsqrtAlgo::INTRINSIC};
+
+namespace emu {
 
 template <class Algo>
 constexpr bool flushes(Algo algo) {
@@ -151,10 +161,15 @@ struct InverseRoot {
     float operator()(float x) const { return fast && x > 0x1p126f ? std::numeric_limits<float>::infinity() : emulator::numbers::inverse_root(x); }
 };
 
+}  // namespace emu
+
 template <ExpAlgo algo>
-constexpr auto Exp_op = through_float<flushes(algo), Exponential>;
+constexpr auto Exp_op = emu::through_float<emu::flushes(algo), emu::Exponential>;
 template <LnAlgo algo>
-constexpr auto Ln_op = through_float<flushes(algo), Logarithm>;
+constexpr auto Ln_op = emu::through_float<emu::flushes(algo), emu::Logarithm>;
+
+namespace emu {
+
 template <class T, SqrtAlgo algo>
 constexpr auto sqrt_op() {
     static_assert(root_exists<T>(algo), "Sqrt: FAST_INVERSE and PRECISION_0ULP_FTZ_FALSE exist for float, PRECISION_1ULP_FTZ_FALSE for half");
@@ -174,6 +189,8 @@ constexpr auto reciprocal_op() {
         return through_float<flushes(algo), Inverse>;
 }
 
+}  // namespace emu
+
 #if __NPU_ARCH__ == 3510
 #define EMULATOR_CONFIG(Config, value) (, const Config& config = value)
 #define EMULATOR_ALGO(Algo) config.algo
@@ -186,11 +203,11 @@ EMULATOR_UNARY_FORMS(Exp, EMULATOR_CONFIG(ExpConfig, DEFAULT_EXP_CONFIG), (Exp_o
 /// dst = ln src.
 EMULATOR_UNARY_FORMS(Ln, EMULATOR_CONFIG(LnConfig, DEFAULT_LN_CONFIG), (Ln_op<EMULATOR_ALGO(LnAlgo)>))
 /// dst = sqrt(src).
-EMULATOR_UNARY_FORMS(Sqrt, EMULATOR_CONFIG(SqrtConfig, DEFAULT_SQRT_CONFIG), (sqrt_op<T, EMULATOR_ALGO(SqrtAlgo)>()))
+EMULATOR_UNARY_FORMS(Sqrt, EMULATOR_CONFIG(SqrtConfig, DEFAULT_SQRT_CONFIG), (emu::sqrt_op<T, EMULATOR_ALGO(SqrtAlgo)>()))
 /// dst = 1 / sqrt(src).
-EMULATOR_UNARY_FORMS(Rsqrt, EMULATOR_CONFIG(RsqrtConfig, DEFAULT_RSQRT_CONFIG), (rsqrt_op<T, EMULATOR_ALGO(RsqrtAlgo)>()))
+EMULATOR_UNARY_FORMS(Rsqrt, EMULATOR_CONFIG(RsqrtConfig, DEFAULT_RSQRT_CONFIG), (emu::rsqrt_op<T, EMULATOR_ALGO(RsqrtAlgo)>()))
 /// dst = 1 / src.
-EMULATOR_UNARY_FORMS(Reciprocal, EMULATOR_CONFIG(ReciprocalConfig, DEFAULT_RECIPROCAL_CONFIG), (reciprocal_op<T, EMULATOR_ALGO(ReciprocalAlgo)>()))
+EMULATOR_UNARY_FORMS(Reciprocal, EMULATOR_CONFIG(ReciprocalConfig, DEFAULT_RECIPROCAL_CONFIG), (emu::reciprocal_op<T, EMULATOR_ALGO(ReciprocalAlgo)>()))
 #undef EMULATOR_CONFIG
 #undef EMULATOR_ALGO
 

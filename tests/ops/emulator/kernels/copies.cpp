@@ -24,7 +24,8 @@ __aicore__ inline void Run(GM_ADDR x_address, GM_ADDR y_address, const LocalTens
     const DataCopyParams blocks(static_cast<uint16_t>(p.block_count), static_cast<uint16_t>(p.block_len), static_cast<uint16_t>(p.source_gap),
                                 static_cast<uint16_t>(p.destination_gap));
     const DataCopyExtParams bytes(static_cast<uint16_t>(p.block_count), static_cast<uint32_t>(p.block_len), p.source_gap, p.destination_gap, 0);
-    const DataCopyPadExtParams<T> pad(p.is_pad != 0, static_cast<uint8_t>(p.left), static_cast<uint8_t>(p.right), static_cast<T>(p.value));
+    const DataCopyPadExtParams<T> pad(p.is_pad == 1, static_cast<uint8_t>(p.left), static_cast<uint8_t>(p.right), static_cast<T>(p.value));
+    if (p.is_pad == 2) SetPadValue(static_cast<T>(p.value));  // @pad_value
     switch (p.op) {
         case in_count: DataCopy(ub, x, p.count); break;    // @in_count
         case in_blocks: DataCopy(ub, x, blocks); break;    // @in_blocks

@@ -8,7 +8,7 @@ struct Args {
     int32_t turned_a, turned_b;        // A lies as [k, m], B as [n, k]
     int32_t loader;                    // 0: LoadData 2D or V2, LoadDataWithTranspose; 1: LoadData 3D
     int32_t start;                     // 0: from zero, 1: bias tensor, 2: cmatrixSource, 3: bias at CO1
-    int32_t unit_flag, barrier, hf32;  // hf32 1: to even, 2: towards zero
+    int32_t unit_flag, barrier, hf32;  // hf32 1: to even, 2: towards zero; 3: the order of C's tiles
     int32_t nz_input;                  // A and B come as NZ (turned: of the matrices as they lie)
     int32_t no_gemv, store;            // store 0: the end is left out
 };
@@ -24,7 +24,10 @@ class Product {
         p = args, part = p.k / p.parts;
         aGm.SetGlobalBuffer((__gm__ A*)a), bGm.SetGlobalBuffer((__gm__ B*)b), cGm.SetGlobalBuffer((__gm__ T*)c),
             biasGm.SetGlobalBuffer((__gm__ T*)bias);
-        if (p.hf32) {
+        if (p.hf32 == 3) {
+            SetMMRowMajor();
+            SetMMLayoutTransform(true);
+        } else if (p.hf32) {
             SetHF32Mode(HF32Mode::ENABLE);
             SetHF32TransMode(p.hf32 == 2 ? HF32TransMode::NEAREST_ZERO : HF32TransMode::NEAREST_EVEN);
         }
@@ -53,7 +56,8 @@ class Product {
 #endif
         out.unitFlag = p.unit_flag ? 3 : 0;
         Fixpipe<T, T, CFG_ROW_MAJOR>(cGm, result, out);
-        if (p.hf32) SetHF32Mode(HF32Mode::DISABLE);
+        if (p.hf32 == 3) SetMMColumnMajor(), SetMMLayoutTransform(false);
+        else if (p.hf32) SetHF32Mode(HF32Mode::DISABLE);
     }
 
    private:

@@ -50,7 +50,7 @@ __aicore__ inline void pair(Frame& frame, const Call& call) {
     using U = typename Type<from>::type;
     // What dav-2201 has as well is compiled for it alone, but for what is asked of both.
     constexpr bool again = is_2201 || cast_only_here<T, U>() || is_small<T, U>;
-    if constexpr (cast_exists<T, U>() && again)
+    if constexpr (emu::cast_exists<T, U>() && again)
         if (call.operation == to && call.type == from) run<T, U>(frame, call);
 }
 template <int... number>

@@ -19,7 +19,11 @@ __aicore__ inline void run(Frame& frame, const Call& call) {
 #undef HEAD
             }
             break;
-        case 1: Brcb(d, a, static_cast<uint8_t>(call.repeats), {static_cast<uint16_t>(call.block[0]), static_cast<uint16_t>(call.repeat[0])}); break;
+        case 1:
+            if (call.form == OUTSIDE) SetVectorMask<T>(call.mask[1], call.mask[0]);
+            Brcb(d, a, static_cast<uint8_t>(call.repeats), {static_cast<uint16_t>(call.block[0]), static_cast<uint16_t>(call.repeat[0])});
+            ResetMask();
+            break;
         case 2: {
             const CopyRepeatParams params(call.block[0], call.block[1], call.repeat[0], call.repeat[1]);
             const uint8_t repeats = static_cast<uint8_t>(call.repeats);

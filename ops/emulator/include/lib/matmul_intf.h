@@ -1,0 +1,4 @@
+// The high-level Matmul class, under the name that kernels include.
+#pragma once
+
+#include "../emulator/matmul.h"
