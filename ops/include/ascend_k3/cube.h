@@ -136,6 +136,11 @@ class Products {
         SetFlag<HardEvent::M_FIX>(c_);
         WaitFlag<HardEvent::M_FIX>(c_);
     }
+    /// After Close: back to the same half, for more to be added to what has been stored.
+    __aicore__ inline void Reopen() {
+        SetFlag<HardEvent::FIX_M>(c_);
+        WaitFlag<HardEvent::FIX_M>(c_);
+    }
     __aicore__ inline void Stored() { SetFlag<HardEvent::FIX_M>(c_); }
 
     /// c += A B, m x n x k. A lies in L1 as [m, k] or transposed, B as [k, n] or transposed.

@@ -10,20 +10,21 @@ constexpr uint32_t CHUNK = 64, SUB = 16, SUBS = CHUNK / SUB;  // tokens of a chu
 /// Bytes of the workspace of one head of a block. `element` and `merged` are the bytes of an operand and of the numbers
 /// that the inverse is merged in.
 struct KdaRoom {
-    uint32_t rows, columns, q_decayed, k_decayed, v, operands;  // of one of two slots of operands
-    uint32_t scores, diagonal, one, state, change, kept, bytes;
+    uint32_t rows, columns, columns_low, q_decayed, k_decayed, v, operands;  // of one of two slots of operands
+    uint32_t scores, diagonal, ones, state, change, kept, bytes;
 
     constexpr KdaRoom(uint32_t width, uint32_t element, uint32_t merged)
         : rows(0),                                                              // q and -b k from the middle [2 CHUNK, W]
           columns(rows + 2 * CHUNK * width * element),                          // k to the middle, for each sub-chunk
-          q_decayed(columns + SUB * SUBS * (SUBS + 1) / 2 * width * element),
+          columns_low(columns + SUB * SUBS * (SUBS + 1) / 2 * width * element), // what 16 bits leave of them
+          q_decayed(columns_low + (element == 2 ? SUB * SUBS * (SUBS + 1) / 2 * width * element : 0)),
           k_decayed(q_decayed + CHUNK * width * element),
           v(k_decayed + CHUNK * width * element),
           operands(v + CHUNK * width * element),
           scores(2 * operands),                                                 // diagonal blocks [2][SUB, CHUNK] float
-          diagonal(scores + 2 * SUB * CHUNK * 4),                               // A [SUB, CHUNK], inverses [SUB, CHUNK]
-          one(diagonal + SUB * CHUNK * (element + merged)),                     // identity [SUB, CHUNK]
-          state(one + SUB * CHUNK * merged),                                    // S [W, W]
+          diagonal(scores + 2 * SUB * CHUNK * 4),                               // inverses and their rest, A and its rest, [SUB, CHUNK]
+          ones(diagonal + SUB * CHUNK * 2 * (merged + element)),                // 1, -1 and -1 on the diagonal, [SUB, CHUNK]
+          state(ones + SUB * CHUNK * (2 * merged + element)),                   // S [W, W]
           change(state + width * width * element),                              // [W, W] float
           kept(change + width * width * 4),                                     // float only: products on their way to L1
           bytes(kept + (element == 4 ? (3 * CHUNK + width) * CHUNK * 4 : 0)) {}

@@ -23,7 +23,7 @@ class KdaVector {
     static constexpr uint32_t SCRATCH = OUT + SLOTS * TILE * sizeof(T), ROWS = SCRATCH + TILE * 4;
     static constexpr uint32_t SMALL = ROWS + 10 * W * 4;
     // the inverse works where keys and work are between two chunks
-    static constexpr uint32_t SCORE_A = KEYS, SCORE_L = KEYS + 4096, INVERSE = KEYS + 8192, DONE_A = KEYS + 12288, DONE_L = KEYS + 16384;
+    static constexpr uint32_t SCORE_A = KEYS, SCORE_L = KEYS + 4096, INVERSE = KEYS + 8192, DONE = KEYS + 12288;
 
    public:
     __aicore__ inline void Run(GM_ADDR q, GM_ADDR k, GM_ADDR v, GM_ADDR g, GM_ADDR beta, GM_ADDR A_log, GM_ADDR dt_bias, GM_ADDR offsets, GM_ADDR initial,
@@ -124,11 +124,19 @@ class KdaVector {
                 Mask(2).SetValue(t * SUBS + block, static_cast<uint16_t>(1u << t));
             }
         Wait<HardEvent::S_V>();
-        LocalTensor<float> one = At<float>(INVERSE, SUB * CHUNK);
+        constexpr uint32_t COUNT = SUB * CHUNK;
+        LocalTensor<float> one = At<float>(INVERSE, COUNT);
+        LocalTensor<M> ones = At<M>(DONE, 2 * COUNT);
+        LocalTensor<T> minus = At<T>(DONE + 2 * COUNT * sizeof(M), COUNT);
         Identity(one);
-        Blocks<M>(At<M>(DONE_L, SUB * CHUNK), one);
+        Blocks<M>(ones, one);
+        Muls(one, one, -1.0f, COUNT);
+        Barrier();
+        Blocks<M>(ones[COUNT], one);
+        Blocks<T>(minus, one);
         Wait<HardEvent::V_MTE3>();
-        DataCopy(Room<M>(Sizes().one, SUB * CHUNK), At<M>(DONE_L, SUB * CHUNK), SUB * CHUNK);
+        DataCopy(Room<M>(Sizes().ones, 2 * COUNT), ones, 2 * COUNT);
+        DataCopy(Room<T>(Sizes().ones + 2 * COUNT * sizeof(M), COUNT), minus, COUNT);
         Wait<HardEvent::MTE3_V>();
     }
 
@@ -331,8 +339,14 @@ class KdaVector {
         Send(slot, sizes.rows, 2 * CHUNK, 2 * i * SUB, q);
         Send(slot, sizes.rows, 2 * CHUNK, (2 * i + 1) * SUB, k);
         Send(slot, sizes.v, CHUNK, i * SUB, v);
-        for (uint32_t j = 0; j <= i; ++j)
+        for (uint32_t j = 0; j <= i; ++j) {
             Send(slot, sizes.columns + FirstColumnRow(i) * W * sizeof(T), (i + 1) * SUB, j * SUB, keys[j * TILE]);
+            if constexpr (!is_float) {
+                Barrier();
+                Rest(decay, keys[j * TILE]);
+                Send(slot, sizes.columns_low + FirstColumnRow(i) * W * sizeof(T), (i + 1) * SUB, j * SUB, decay);
+            }
+        }
         WithRow<Do::Mul>(q, q, Row(FROM_START), SUB);
         WithRow<Do::Mul>(k, k, Row(FROM_START), SUB);
         Barrier();
@@ -350,6 +364,15 @@ class KdaVector {
         WaitFlag<HardEvent::V_MTE3>(slot_);
         DataCopy(slot[bytes / sizeof(T) + row * GROUP], out, DataCopyParams(GROUPS, SUB, 0, rows - SUB));
         SetFlag<HardEvent::MTE3_V>(slot_);
+    }
+
+    /// What the tile that Send has just cast has lost.
+    __aicore__ inline void Rest(const LocalTensor<float>& to, const LocalTensor<float>& tile) {
+        LocalTensor<T> sent = At<T>(OUT + slot_ * TILE * sizeof(T), TILE);
+        for (uint32_t h = 0; h < W; h += LANES) Cast(to[h], sent[h * SUB], RoundMode::CAST_NONE, LANES, SUB, UnaryRepeatParams(1, SUB, LINE, 1));
+        Barrier();
+        Sub(to, tile, to, TILE);
+        Barrier();
     }
 
     /// Diagonal blocks, side by side [SUB, CHUNK]: A's lower triangle; and (I + L)^-1 of L's, by forward substitution on
@@ -378,13 +401,8 @@ class KdaVector {
                           BinaryRepeatParams(2, SUB, 2, CHUNK / 8, CHUNK, 0));
             Barrier();
         }
-        LocalTensor<T> done_a = At<T>(DONE_A, COUNT);
-        LocalTensor<M> done_l = At<M>(DONE_L, COUNT);
-        Blocks<T>(done_a, a);
-        Blocks<M>(done_l, inverse);
-        Wait<HardEvent::V_MTE3>();
-        DataCopy(Room<T>(Sizes().diagonal, COUNT), done_a, COUNT);
-        DataCopy(Room<M>(Sizes().diagonal + COUNT * sizeof(T), COUNT), done_l, COUNT);
+        SendBlocks<M>(inverse, l, Sizes().diagonal, DONE);
+        SendBlocks<T>(a, l, Sizes().diagonal + 2 * COUNT * sizeof(M), DONE + 2 * COUNT * sizeof(M));
         Wait<HardEvent::MTE3_V>();
         CrossCoreSetFlag<2, PIPE_MTE3>(flag::DIAGONAL);
     }
@@ -396,6 +414,24 @@ class KdaVector {
             Copy(to, a, LANES, SUB, CopyRepeatParams(SUB, 1, 1, CHUNK / 8));
         else
             Cast(to, a, RoundMode::CAST_RINT, LANES, SUB, UnaryRepeatParams(SUB, 1, 1, CHUNK / 8));
+    }
+
+    /// [SUB, CHUNK] of floats to the workspace as NZ of U and, behind it, what 16 bits leave of them.
+    template <class U>
+    __aicore__ inline void SendBlocks(const LocalTensor<float>& a, const LocalTensor<float>& scratch, uint32_t room, uint32_t ub) {
+        constexpr uint32_t COUNT = SUB * CHUNK;
+        LocalTensor<U> done = At<U>(ub, 2 * COUNT);
+        Blocks<U>(done, a);
+        if constexpr (sizeof(U) == 2) {
+            Barrier();
+            Cast(scratch, done, RoundMode::CAST_NONE, LANES, SUB, UnaryRepeatParams(1, SUB, CHUNK / 8, 1));
+            Barrier();
+            Sub(a, a, scratch, COUNT);
+            Barrier();
+            Blocks<U>(done[COUNT], a);
+        }
+        Wait<HardEvent::V_MTE3>();
+        DataCopy(Room<U>(room, 2 * COUNT), done, sizeof(U) == 2 ? 2 * COUNT : COUNT);
     }
 
     /// S <- exp(G_end) S + what the chunk adds; and S to the cube, if another chunk follows.
