@@ -7,6 +7,7 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
+from ascend_k3.ops.errors import NoKernelError
 from ascend_k3.ops.kernels import TYPES, KernelLaunch, one_dtype
 
 HERE = Path(__file__).parent
@@ -14,7 +15,11 @@ DTYPES = (torch.float32, torch.bfloat16)
 WIDTHS = (64, 128)
 VARIANTS = tuple(
     {"DTYPE": TYPES[dtype], "BETA": TYPES[beta], "WIDTH": width}
-    for dtype, beta in ((torch.float32, torch.float32), (torch.bfloat16, torch.bfloat16), (torch.bfloat16, torch.float32))
+    for dtype, beta in (
+        (torch.float32, torch.float32),
+        (torch.bfloat16, torch.bfloat16),
+        (torch.bfloat16, torch.float32),
+    )
     for width in WIDTHS
 )
 KDA = KernelLaunch(folder=HERE, source="kda.cpp", entry="kda", variants=VARIANTS)
@@ -40,8 +45,9 @@ def kda(
         one_dtype("kda", DTYPES, q=q, beta=beta)
     batch, length, heads, width = q.shape
     if v.shape[3] != width or width not in WIDTHS:
-        raise ValueError(
-            f"kda: its kernel takes keys and values of one width, 64 or 128; they have {width} and {v.shape[3]}. Use the reference."
+        raise NoKernelError(
+            f"kda: its kernel takes keys and values of one width, 64 or 128; they have {width} and {v.shape[3]}. "
+            "Use the reference."
         )
     if cu_seqlens is None:
         cu_seqlens = torch.arange(batch + 1, device=q.device) * length
