@@ -41,8 +41,9 @@ def main() -> int:
     begin, everything = time.perf_counter(), []
     for operator in sys.argv[1:] or kernel_cases.OPERATORS:
         for name in SOCS:
-            everything += mutants.survey(operator, mutants.small(name))
-            print(*rows(everything)[-1:], flush=True)
+            found_here = mutants.survey(operator, mutants.small(name))
+            everything += found_here
+            print(*rows(found_here)[2:], flush=True)
     found, equivalent = judged(everything)
     kinds = Counter(mutant.point[0] for mutant in everything)
     verdicts = Counter(mutant.verdict for mutant in everything)

@@ -51,6 +51,7 @@ class _Options(ctypes.Structure):
         ("clock_hz", ctypes.c_double),
         ("check", ctypes.c_int),
         ("perturb", ctypes.c_int),
+        ("auto_sync", ctypes.c_int),
         ("seed", ctypes.c_uint64),
         ("timeline_limit", ctypes.c_uint64),
         ("list_mutations", ctypes.c_int),
@@ -111,6 +112,7 @@ class Kernel:
         outputs: Sequence[int] = (),
         hazards: bool = True,
         seed: int | None = None,
+        auto_sync: bool = False,
         timeline: int = 0,
         mutation: tuple[str, str, int, int] | None = None,
         list_mutations: bool = False,
@@ -126,6 +128,8 @@ class Kernel:
             outputs: positions in `args` of tensors that the kernel has to write whole: they are undefined at the start.
             hazards: check every access; without it the run is faster and reports less.
             seed: of a perturbed order of pipes and cores; None runs the deterministic one.
+            auto_sync: synchronize what a compiler with --cce-auto-sync=on does: on vector cores, vector instructions
+                with each other, and the scalar's accesses to tensors with V, MTE2 and MTE3.
             timeline: so many instructions are kept with their times.
             mutation, list_mutations: for mutation tests, see mutants.py.
             time_limit: seconds of processor time after which the kernel counts as hanging; 0: none.
@@ -158,6 +162,7 @@ class Kernel:
             clock_hz=float(self.soc.clock_hz),
             check=hazards,
             perturb=seed is not None,
+            auto_sync=auto_sync,
             seed=seed or 0,
             timeline_limit=timeline,
             list_mutations=list_mutations,

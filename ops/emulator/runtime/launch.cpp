@@ -36,7 +36,7 @@ struct LaunchOptions {
     const double* rate_values;
     int rate_count;
     double clock_hz;
-    int check, perturb;
+    int check, perturb, auto_sync;
     uint64_t seed;
     uint64_t timeline_limit;
     int list_mutations, mutate;
@@ -331,6 +331,7 @@ extern "C" const char* emulator_launch(const LaunchOptions* given) {
     here.kernel_type = options.kernel_type;
     here.check = options.check != 0;
     here.perturb = options.perturb != 0;
+    here.auto_sync = options.auto_sync != 0;
     here.random.seed(options.seed);
     here.clock_hz = options.clock_hz;
     here.timeline_limit = options.timeline_limit;

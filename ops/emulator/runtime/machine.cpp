@@ -378,6 +378,7 @@ bool scalar_access(const Access& access, const char* name, Site at) {
     CoreState& core = current();
     core.last_site = at;
     if (!check_bounds(core, access, name, at)) return false;
+    if (auto_sync(core)) wait_pipes(name, at);
     scalar_work(1);
     if (access.kind == Access::Kind::Read)
         quiet_read(core, access);
@@ -386,6 +387,7 @@ bool scalar_access(const Access& access, const char* name, Site at) {
     PipeState& scalar = core.pipes[index(Pipe::S)];
     ++scalar.seq;
     if (machine->check) check_order(core, Pipe::S, scalar.clock, scalar.seq, access, name, at);
+    if (auto_sync(core)) scalar.clock.own[index(Pipe::S)] = scalar.seq;  // what is issued from here on waits for it
     return true;
 }
 
@@ -519,6 +521,10 @@ void wait_pipe(Pipe pipe, const char* call, Site at) {
     scalar.clock.join(state.clock);
     scalar.clock.own[index(pipe)] = state.seq;
     scalar.time = std::max(scalar.time, state.time);
+}
+
+void wait_pipes(const char* call, Site at) {
+    for (Pipe pipe : {Pipe::V, Pipe::MTE2, Pipe::MTE3}) wait_pipe(pipe, call, at);
 }
 
 void barrier_all(Site at) {

@@ -67,7 +67,9 @@ struct Checker {
 
     /// The vector pipe of dav-3510 keeps its own instructions in order. Source: the page on automatic synchronization
     /// within a core ("synchronization guaranteed by hardware").
-    bool ordered_pipe() const { return pipe == Pipe::S || (pipe == Pipe::V && core.face.arch == Arch::dav3510); }
+    bool ordered_pipe() const {
+        return pipe == Pipe::S || (pipe == Pipe::V && (core.face.arch == Arch::dav3510 || auto_sync(core)));
+    }
 
     bool known(const Ref& ref, bool write_after_read) const {
         if (ref.core == HOST) return true;
@@ -100,8 +102,10 @@ struct Checker {
                 return "nothing orders the two cores: CrossCoreSetFlag after the first and CrossCoreWaitFlag before the second, or SyncAll between them";
             return "nothing orders the two cores: SyncAll (or a cross-core flag) between them";
         }
-        if (other == pipe) return std::string("PipeBarrier<PIPE_") + name_of(pipe) + "> between them is missing";
-        return std::string("SetFlag and WaitFlag<HardEvent::") + name_of(other) + "_" + name_of(pipe) + "> between them are missing";
+        const bool inserted = access.space == Space::UB && (other == pipe ? pipe == Pipe::V : pipe == Pipe::S || other == Pipe::S);
+        const char* const hint = inserted ? " (--cce-auto-sync=on inserts it: launch with auto_sync)" : "";
+        if (other == pipe) return std::string("PipeBarrier<PIPE_") + name_of(pipe) + "> between them is missing" + hint;
+        return std::string("SetFlag and WaitFlag<HardEvent::") + name_of(other) + "_" + name_of(pipe) + "> between them are missing" + hint;
     }
 
     void race(const char* what, const char* before, const Ref& ref, int64_t begin, int64_t end) const {
@@ -462,6 +466,7 @@ bool scalar_global(uint64_t address, void* value, int bytes, bool store, Site at
     access.align = static_cast<uint32_t>(bytes);
     core.last_site = at;
     if (!check_bounds(core, access, name, at)) return false;
+    if (auto_sync(core) && !store) wait_pipes(name, at);
     if (store)
         scalar_store(core, access, static_cast<const uint8_t*>(value), at, name);
     else

@@ -279,6 +279,7 @@ struct Machine {
     double clock_hz = 1e9;
     bool check = true;
     bool perturb = false;
+    bool auto_sync = false;  // as a compiler with --cce-auto-sync=on
     std::mt19937_64 random;
 
     bool list_mutations = false;
@@ -305,6 +306,9 @@ uint32_t site_number(Site at, const char* name);
 void hazard(const char* kind, Site at, const std::string& message, const std::string& key = "");
 
 // machine.cpp
+/// Whether the compiler synchronizes the core's vector pipe with itself, and its scalar with V, MTE2 and MTE3; never on
+/// cube cores. Source: the page on automatic synchronization within a core, cce-auto-sync.
+inline bool auto_sync(const CoreState& core) { return machine->auto_sync && core.face.role == Role::AIV; }
 bool can_run(CoreState& core, const Operation& operation);
 void perform(CoreState& core, Pipe pipe, Operation& operation);
 bool step(CoreState& core, Pipe pipe);
@@ -312,6 +316,8 @@ bool pump(CoreState& core);
 bool drained(const CoreState& core);
 /// A scalar read that changes nothing: a program that does only this lets the others run, and counts as waiting.
 void quiet_read(CoreState& core, const Access& access);
+/// The scalar program waits for the pipes of a vector core.
+void wait_pipes(const char* call, Site at);
 /// The scalar program waits until all pipes are empty, and knows of all that they did.
 void drain(CoreState& core, const std::string& what, Site at);
 /// The scalar program waits until `ready`, while pipes and other cores go on.

@@ -25,6 +25,7 @@ from tests.ops.emulator.cube_oracle import (
 
 KERNELS = Path(__file__).parent / "kernels"
 SOCS = ("a3", "950pr")
+FORMS = (*SOCS, "950pr FixpipeParamsV220")  # the pages have this struct for dav-3510 too, with the units of dav-2201
 FLOAT, INT32, HALF, BFLOAT16, INT8, UINT8, FP8, HIF8 = range(8)
 STORED: tuple[Any, ...] = (np.float32, np.int32, np.float16, np.uint16, np.int8, np.uint8, np.uint8, np.uint8)
 ROWS, NZ, COLUMNS = range(3)
@@ -40,8 +41,10 @@ FIELDS = (
 
 
 @cache
-def kernel(soc: str) -> emulator.Kernel:
-    return emulator.build(KERNELS / "cube_fixpipe.cpp", entry="cube_fixpipe", soc=soc)
+def kernel(form: str) -> emulator.Kernel:
+    soc, _, old = form.partition(" ")
+    defines = {"OLD_STRUCT": True} if old else {}
+    return emulator.build(KERNELS / "cube_fixpipe.cpp", entry="cube_fixpipe", soc=soc, defines=defines)
 
 
 def launch(
@@ -87,27 +90,27 @@ def integers(m: int, n: int, seed: int = 0) -> tuple[Array, Array, Array]:
     return a, b, a.astype(np.int32) @ b.astype(np.int32).T
 
 
-@pytest.mark.parametrize("soc", SOCS)
-def test_row_major(soc: str) -> None:
+@pytest.mark.parametrize("form", FORMS)
+def test_row_major(form: str) -> None:
     """Page NZ2ND: row j, column k of a matrix at dst + j * dstStride + k; tails of both move alone."""
     for m, n, columns, stride in ((32, 64, 64, 64), (24, 48, 48, 80), (17, 32, 19, 32), (2, 16, 5, 40)):
         a, b, c = matrix(m, n)
         out = np.zeros((m, stride), np.float32)
         whole = columns == stride
-        report = launch(soc, a, b, out if whole else out[:], to=FLOAT, columns=columns, stride=stride)
+        report = launch(form, a, b, out if whole else out[:], to=FLOAT, columns=columns, stride=stride)
         assert report.hazards == ()
         expected = np.zeros_like(out)
         expected[:, :columns] = c[:, :columns]
         np.testing.assert_array_equal(out, expected)
 
 
-@pytest.mark.parametrize("soc", SOCS)
-def test_several_matrices(soc: str) -> None:
-    """Page NZ2ND: srcNdStride in 16 * C0_Size on dav-2201, in C0_Size on dav-3510; dstNdStride in elements."""
+@pytest.mark.parametrize("form", FORMS)
+def test_several_matrices(form: str) -> None:
+    """Page NZ2ND: srcNdStride in 16 * C0_Size in the struct of dav-2201, in C0_Size in that of dav-3510."""
     a, b, c = matrix(48, 32)
     out = np.zeros((3, 20, 40), np.float32)
     report = launch(
-        soc, a, b, out[:], to=FLOAT, stride=40, number=3, matrix_stride=1 if soc == "a3" else 16, nd_stride=800
+        form, a, b, out[:], to=FLOAT, stride=40, number=3, matrix_stride=1 if form != "950pr" else 16, nd_stride=800
     )
     assert report.hazards == ()
     expected = np.zeros_like(out)
@@ -115,28 +118,28 @@ def test_several_matrices(soc: str) -> None:
     np.testing.assert_array_equal(out, expected)
 
 
-@pytest.mark.parametrize("soc", SOCS)
-def test_nz(soc: str) -> None:
-    """Page NZ2NZ: column blocks of 16, dstStride apart: in 32 bytes on dav-2201, in elements on dav-3510; rows behind
-    mSize are not moved."""
+@pytest.mark.parametrize("form", FORMS)
+def test_nz(form: str) -> None:
+    """Page NZ2NZ: column blocks of 16, dstStride apart: in 32 bytes in the struct of dav-2201, in elements in that of
+    dav-3510; rows behind mSize are not moved."""
     for to, quant in ((FLOAT, "NoQuant"), (HALF, "F322F16"), (BFLOAT16, "F322BF16")):
         a, b, c = matrix(24, 48)
         stored = {FLOAT: c, HALF: c.astype(np.float16), BFLOAT16: to_bfloat16(c)}[to]
         out = np.zeros((3, 40, 16), STORED[to])
-        stride = 40 * 16 * out.itemsize // 32 if soc == "a3" else 40 * 16
-        report = launch(soc, a, b, out[:], to=to, layout=NZ, quant=MODES.index(quant), stride=stride)
+        stride = 40 * 16 * out.itemsize // 32 if form != "950pr" else 40 * 16
+        report = launch(form, a, b, out[:], to=to, layout=NZ, quant=MODES.index(quant), stride=stride)
         assert report.hazards == ()
         expected = np.zeros_like(out)
         expected[:, :24] = stored.reshape(24, 3, 16).transpose(1, 0, 2)
         np.testing.assert_array_equal(out, expected)
 
 
-@pytest.mark.parametrize("soc", SOCS)
-def test_channel_split(soc: str) -> None:
+@pytest.mark.parametrize("form", FORMS)
+def test_channel_split(form: str) -> None:
     """Page F32 Channel Split: float NZ in fractals of 16 x 8; nSize a multiple of 8."""
     a, b, c = matrix(32, 32)
     out = np.zeros((3, 32, 8), np.float32)
-    report = launch(soc, a, b, out, to=FLOAT, layout=NZ, split=1, columns=24, stride=32 if soc == "a3" else 32 * 8)
+    report = launch(form, a, b, out, to=FLOAT, layout=NZ, split=1, columns=24, stride=32 if form != "950pr" else 32 * 8)
     assert report.hazards == ()
     np.testing.assert_array_equal(out, nz(c[:, :24], 8).reshape(3, 32, 8))
 
@@ -294,15 +297,15 @@ def test_quantization_of_dav_3510(relu: int, vector: int) -> None:
             np.testing.assert_array_equal(out, expected)
 
 
-@pytest.mark.parametrize("soc", SOCS)
+@pytest.mark.parametrize("form", FORMS)
 @pytest.mark.parametrize("to, quant, relu", ((HALF, "F322F16", 0), (BFLOAT16, "F322BF16", 1)))
-def test_through_l1(soc: str, to: int, quant: str, relu: int) -> None:
+def test_through_l1(form: str, to: int, quant: str, relu: int) -> None:
     """L0C -> L1 in NZ is what the next product loads: times the identity it comes out rounded and nothing else."""
     a, b, c = matrix(40, 48)
     c = np.maximum(c, 0) if relu else c
     identity = np.eye(48, dtype=np.float16) if to == HALF else to_bfloat16(np.eye(48, dtype=np.float32))
     out = np.zeros((40, 48), np.float32)
-    report = launch(soc, a, b, out, identity, to=to, quant=MODES.index(quant), relu=relu, through_l1=1)
+    report = launch(form, a, b, out, identity, to=to, quant=MODES.index(quant), relu=relu, through_l1=1)
     assert report.hazards == ()
     np.testing.assert_array_equal(
         out, c.astype(np.float16).astype(np.float32) if to == HALF else from_bfloat16(to_bfloat16(c))

@@ -18,7 +18,7 @@ COMPILE = (
     (2, "a3", "DataCopy with Nd2NzParams: this element type does not exist"),
     (3, "950pr", "Fill: this element type does not exist"),
     (4, "950pr", "MmadMx: this combination of element types does not exist"),
-    (5, "950pr", "Fixpipe on dav-3510 takes FixpipeParamsArch3510"),
+    (5, "950pr", "Fixpipe to L1 with FixpipeParamsV220 takes CFG_NZ on dav-3510"),
     (6, "a3", "LoadData with LoadData2DParamsV2 exists on dav-3510 only"),
     (7, "a3", "DataCopy with Dn2NzParams exists on dav-3510 only"),
     (8, "a3", "DataCopyL1ToUB exists on dav-3510 only"),

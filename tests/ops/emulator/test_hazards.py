@@ -102,6 +102,8 @@ ELSEWHERE = {"flag_overflow": "test_cross_core.py", "cross_core": "test_cross_co
 # PIPE_V of dav-3510 orders its own instructions: "PIPE_V and PIPE_V ... guaranteed by hardware" (key features of
 # synchronization within a core, Ascend 950PR).
 ONLY_2201 = {"raw_v_v", "waw_v_v"}
+# Page on automatic synchronization within a core, table 3: what --cce-auto-sync=on inserts on vector cores.
+AUTO_SYNC = {"raw_v_v", "waw_v_v", "raw_v_s", "raw_s_v", "raw_mte2_s", "raw_s_mte3", "war_s_mte2"}
 UNMARKED = {"unwritten_output"}  # the end of the kernel has no line
 
 
@@ -151,6 +153,27 @@ def test_order_of_the_schedule_does_not_hide_it(source: Any, name: str) -> None:
         return
     for seed in range(8):
         assert kind in {hazard.kind for hazard in launch(source, "a3", name, 0, seed=seed).hazards}, seed
+
+
+@pytest.mark.parametrize("soc", SOCS)
+@pytest.mark.parametrize("name", [name for name, (kind, _) in CASES.items() if kind == "race"])
+def test_automatic_synchronization(source: Any, soc: str, name: str) -> None:
+    """What the compiler inserts is missed no longer, in any order; everything else still is."""
+    for seed in (None, *range(5)):
+        report = launch(source, soc, name, 0, seed=seed, auto_sync=True)
+        if name in AUTO_SYNC:
+            assert report.hazards == (), (seed, [str(hazard) for hazard in report.hazards])
+        else:
+            assert "race" in {hazard.kind for hazard in report.hazards}, seed
+
+
+def test_race_says_what_the_compiler_would_insert(source: Any) -> None:
+    said = {
+        name
+        for name, (kind, _) in CASES.items()
+        if kind == "race" and "launch with auto_sync" in launch(source, "a3", name, 0).hazards[0].message
+    }
+    assert said == AUTO_SYNC
 
 
 def test_a_perturbed_order_delays_copies_that_nothing_waits_for(source: Any) -> None:

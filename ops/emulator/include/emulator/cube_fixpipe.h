@@ -503,12 +503,11 @@ void fixpipe_to_local(const LocalTensor<T>& dst, int owner, const LocalTensor<U>
                   types_of<T, U>(), place(src), options(p), factors ? &columns : nullptr, at_once, at);
 }
 
-// ---- dav-2201 ----
+// ---- FixpipeParamsV220, on both ----
 
 /// False: nothing to do, or refused.
 template <class T, class U>
-bool layout_2201(Layout& l, const FixpipeParamsV220& p, CO2Layout format, bool to_l1, Site at) {
-    static_assert(!on_3510<T>(), "Fixpipe on dav-3510 takes FixpipeParamsArch3510");
+bool layout_v220(Layout& l, const FixpipeParamsV220& p, CO2Layout format, bool to_l1, Site at) {
     static_assert(fixpipe_types<T, U>(false),
                   "Fixpipe: this combination of element types does not exist for it on this SoC");
     const char* const call = "Fixpipe";
@@ -528,7 +527,7 @@ bool layout_2201(Layout& l, const FixpipeParamsV220& p, CO2Layout format, bool t
     return true;
 }
 
-// ---- dav-3510 ----
+// ---- FixpipeParamsArch3510 ----
 
 template <class T, class U, CO2Layout format>
 bool layout_3510(Layout& l, const FixpipeParamsArch3510<format>& p, bool to_global, Site at) {
@@ -600,48 +599,54 @@ void fixpipe_local_3510(const LocalTensor<T>& dst, const LocalTensor<U>& src, co
 
 /// L0C to global memory in `config.format`: row-major lines of dstStride elements, ndNum matrices of them (srcNdStride
 /// in 1024 bytes); or NZ with dstStride blocks of 32 bytes between column groups. Atomic after SetAtomicAdd and its
-/// like. dav-2201. Source: Fixpipe (L0C to GM).
+/// like. On dav-3510 the same: the units of its strides are those of the struct, not of the SoC. Source: Fixpipe (L0C
+/// to GM).
 template <class T, class U, const FixpipeConfig& config = CFG_ROW_MAJOR>
 void Fixpipe(const GlobalTensor<T>& dst, const LocalTensor<U>& src, const FixpipeParamsV220& p,
              Site at = Site::here()) {
-    static_assert(config.format != CO2Layout::COLUMN_MAJOR, "Fixpipe: CFG_COLUMN_MAJOR exists on dav-3510 only");
+    static_assert(config.format != CO2Layout::COLUMN_MAJOR, "Fixpipe: CFG_COLUMN_MAJOR goes with FixpipeParamsArch3510");
     cube::Layout l;
-    if (cube::layout_2201<T, U>(l, p, config.format, false, at))
+    if (cube::layout_v220<T, U>(l, p, config.format, false, at))
         cube::fixpipe_to_global(dst, src, l, cube::columns_at_once<T>(config.format, p.isChannelSplit), p, nullptr, at);
 }
 /// The same with one quantization factor a column, in L1.
 template <class T, class U, const FixpipeConfig& config = CFG_ROW_MAJOR, class S = uint64_t>
 void Fixpipe(const GlobalTensor<T>& dst, const LocalTensor<U>& src, const LocalTensor<S>& cbufWorkspace,
              const FixpipeParamsV220& p, Site at = Site::here()) {
-    static_assert(config.format != CO2Layout::COLUMN_MAJOR, "Fixpipe: CFG_COLUMN_MAJOR exists on dav-3510 only");
+    static_assert(config.format != CO2Layout::COLUMN_MAJOR, "Fixpipe: CFG_COLUMN_MAJOR goes with FixpipeParamsArch3510");
     static_assert(std::is_same_v<S, uint64_t>, "Fixpipe: quantization factors are uint64_t");
     cube::Layout l;
-    if (cube::layout_2201<T, U>(l, p, config.format, false, at))
+    if (cube::layout_v220<T, U>(l, p, config.format, false, at))
         cube::fixpipe_to_global(dst, src, l, cube::columns_at_once<T>(config.format, p.isChannelSplit), p,
                                 &cbufWorkspace, at);
 }
-/// L0C to L1, always NZ on dav-2201. Source: Fixpipe (L0C to L1).
+/// L0C to L1, always NZ: CFG_ROW_MAJOR has no effect on dav-2201, and does not go with this struct on dav-3510. Source:
+/// Fixpipe (L0C to L1).
 template <class T, class U, const FixpipeConfig& config = CFG_ROW_MAJOR>
 void Fixpipe(const LocalTensor<T>& dst, const LocalTensor<U>& src, const FixpipeParamsV220& p, Site at = Site::here()) {
+    static_assert(!is_3510 || config.format == CO2Layout::NZ,
+                  "Fixpipe to L1 with FixpipeParamsV220 takes CFG_NZ on dav-3510");
     static_assert(cube::fixpipe_types<T, U>(true),
                   "Fixpipe to L1: this combination of element types does not exist for it on this SoC");
     cube::Layout l;
-    if (cube::layout_2201<T, U>(l, p, CO2Layout::NZ, true, at))
+    if (cube::layout_v220<T, U>(l, p, CO2Layout::NZ, true, at))
         cube::fixpipe_to_local(dst, -1, src, l, cube::columns_at_once<T>(CO2Layout::NZ, false), p, nullptr, at);
 }
 template <class T, class U, const FixpipeConfig& config = CFG_ROW_MAJOR, class S = uint64_t>
 void Fixpipe(const LocalTensor<T>& dst, const LocalTensor<U>& src, const LocalTensor<S>& cbufWorkspace,
              const FixpipeParamsV220& p, Site at = Site::here()) {
+    static_assert(!is_3510 || config.format == CO2Layout::NZ,
+                  "Fixpipe to L1 with FixpipeParamsV220 takes CFG_NZ on dav-3510");
     static_assert(cube::fixpipe_types<T, U>(true),
                   "Fixpipe to L1: this combination of element types does not exist for it on this SoC");
     static_assert(std::is_same_v<S, uint64_t>, "Fixpipe: quantization factors are uint64_t");
     cube::Layout l;
-    if (cube::layout_2201<T, U>(l, p, CO2Layout::NZ, true, at))
+    if (cube::layout_v220<T, U>(l, p, CO2Layout::NZ, true, at))
         cube::fixpipe_to_local(dst, -1, src, l, cube::columns_at_once<T>(CO2Layout::NZ, false), p, &cbufWorkspace, at);
 }
 
-/// The same on dav-3510; dstStride is in elements in every layout, strides between matrices of L0C in rows of 16
-/// elements.
+/// The same with the struct of dav-3510; dstStride is in elements in every layout, strides between matrices of L0C in
+/// rows of 16 elements.
 template <class T, class U, const FixpipeConfig& config = CFG_ROW_MAJOR>
 void Fixpipe(const GlobalTensor<T>& dst, const LocalTensor<U>& src, const FixpipeParamsArch3510<config.format>& p,
              Site at = Site::here()) {

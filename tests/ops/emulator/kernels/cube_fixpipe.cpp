@@ -16,6 +16,13 @@ struct Args {
 
 enum { FLOAT, INT32, HALF, BFLOAT16, INT8, UINT8, FP8, HIF8 };
 
+/// Whether the struct of dav-3510 is used; with OLD_STRUCT that of dav-2201 is, on both.
+#if __NPU_ARCH__ == 3510 && !defined(OLD_STRUCT)
+#define NEW_STRUCT 1
+#else
+#define NEW_STRUCT 0
+#endif
+
 __aicore__ inline int32_t up(int32_t value, int32_t unit) { return (value + unit - 1) / unit * unit; }
 
 /// L0C = A x B: A [m, k] in NZ, B [n, k] in NZ.
@@ -47,7 +54,7 @@ __aicore__ inline void ToL0C(const LocalTensor<U>& c0, GM_ADDR a, GM_ADDR b, con
 
 template <const FixpipeConfig& config>
 __aicore__ inline auto Parameters(const Args& p) {
-#if __NPU_ARCH__ == 3510
+#if NEW_STRUCT
     FixpipeParamsArch3510<config.format> q(p.columns, p.m, up(p.m, 16), p.stride);
     if constexpr (config.format == CO2Layout::ROW_MAJOR) q.params = Nz2NdParams(p.number, p.matrix_stride, p.nd_stride);
     if constexpr (config.format == CO2Layout::COLUMN_MAJOR)
@@ -87,7 +94,7 @@ template <class T, class U>
 __aicore__ inline void Lay(const LocalTensor<U>& c0, GM_ADDR factors, GM_ADDR out, const Args& p) {
     if (p.layout == 0) Store<T, U, CFG_ROW_MAJOR>(c0, factors, out, p);
     if (p.layout == 1) Store<T, U, CFG_NZ>(c0, factors, out, p);
-#if __NPU_ARCH__ == 3510
+#if NEW_STRUCT
     if (p.layout == 2) Store<T, U, CFG_COLUMN_MAJOR>(c0, factors, out, p);
 #endif
 }
@@ -97,7 +104,7 @@ template <class T>
 __aicore__ inline void ThroughL1(const LocalTensor<float>& c0, GM_ADDR identity, GM_ADDR out, const Args& p) {
     LocalTensor<T> c1(TPosition::A1, 256 * 1024, 32 * 1024);
     const int32_t rows = up(p.m, 16);
-#if __NPU_ARCH__ == 3510
+#if NEW_STRUCT
     FixpipeParamsArch3510<CO2Layout::NZ> q(p.n, p.m, rows, rows * 16);
 #else
     FixpipeParamsV220 q(p.n, p.m, rows, rows, false);

@@ -26,8 +26,8 @@ extern "C" __global__ __aicore__ void cube_refused(GM_ADDR in) {
     Fill(bytes, InitConstValueParams<int8_t>(1, 1, 0, 1));
 #elif CASE == 4
     MmadMx(c, a, b, MmadParams(16, 16, 64, 0, false, true));
-#elif CASE == 5  // dav-2201 only
-    Fixpipe<float, float, CFG_ROW_MAJOR>(GlobalTensor<float>(), c, FixpipeParamsV220(16, 16, 16, 16, false));
+#elif CASE == 5  // without effect on dav-2201
+    Fixpipe<half, float, CFG_ROW_MAJOR>(l1, c, FixpipeParamsV220(16, 16, 16, 16, false));
 #elif CASE == 6  // dav-3510 only
     LoadData(a, l1, LoadData2DParamsV2(0, 0, 1, 1, 1, 1, false, 0));
 #elif CASE == 7
