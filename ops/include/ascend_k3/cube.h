@@ -105,7 +105,13 @@ __aicore__ inline void StoreNz(const GlobalTensor<float>& whole, uint16_t all_ro
     Fixpipe<float, float, CFG_NZ>(whole[(column / C0<float> * all_rows + row) * C0<float>], c, p);
 }
 
-/// Products one after the other through two halves of L0A and L0B and two of L0C; k is cut into slices of SLICE.
+/// A matrix as the sum of two of 16 bits.
+template <class T>
+struct Pair {
+    Nz<T> number, rest;
+};
+
+/// Products, whose sums stay in one of two halves of L0C; operands go through two halves of L0A and of L0B in slices of k.
 class Products {
    public:
     static constexpr uint16_t SLICE = 64;
@@ -124,47 +130,93 @@ class Products {
         }
     }
 
-    /// The next half of L0C, when what was in it has been stored.
-    __aicore__ inline LocalTensor<float> Open() {
-        c_ = 1 - c_;
-        WaitFlag<HardEvent::FIX_M>(c_);
+    /// Half `half` of L0C for a new sum, when what was in it has been stored.
+    __aicore__ inline LocalTensor<float> Open(int32_t half) {
+        LocalTensor<float> c = Reopen(half);
         empty_ = true;
+        return c;
+    }
+    /// The same half for more to be added.
+    __aicore__ inline LocalTensor<float> Reopen(int32_t half) {
+        c_ = half;
+        WaitFlag<HardEvent::FIX_M>(c_);
+        empty_ = false;
         return LocalTensor<float>(TPosition::CO1, c_ * C_HALF, C_HALF / sizeof(float));
     }
-    /// From here on fixpipe may store it; Stored() after the last store.
+    /// A sum of its own further on in the half.
+    __aicore__ inline void Next() { empty_ = true; }
+    /// From here on fixpipe may store the sums; Stored() behind the last store.
     __aicore__ inline void Close() {
         SetFlag<HardEvent::M_FIX>(c_);
         WaitFlag<HardEvent::M_FIX>(c_);
     }
-    /// After Close: back to the same half, for more to be added to what has been stored.
-    __aicore__ inline void Reopen() {
-        SetFlag<HardEvent::FIX_M>(c_);
-        WaitFlag<HardEvent::FIX_M>(c_);
-    }
     __aicore__ inline void Stored() { SetFlag<HardEvent::FIX_M>(c_); }
 
-    /// c += A B, m x n x k. A lies in L1 as [m, k] or transposed, B as [k, n] or transposed.
-    template <Lies left, Lies right, class T>
-    __aicore__ inline void Add(const LocalTensor<float>& c, Nz<T> a, Nz<T> b, uint16_t m, uint16_t n, uint16_t k) {
+    /// c += A B, m x n x k. A lies in L1 as [m, k] or transposed, B as [k, n] or transposed. Of two pairs, the product of
+    /// the two rests is left out.
+    template <Lies left, Lies right, class A, class B>
+    __aicore__ inline void Add(const LocalTensor<float>& c, A a, B b, uint16_t m, uint16_t n, uint16_t k) {
+        constexpr bool two_a = !is_single<A>, two_b = !is_single<B>;
+        using T = typename Element<A>::type;
+        constexpr uint32_t COUNT = HALF / sizeof(T);
         for (uint16_t first = 0; first < k; first += SLICE) {
             const uint16_t size = k - first < SLICE ? k - first : SLICE;
             in_ = 1 - in_;
-            LocalTensor<T> a0(TPosition::A2, in_ * HALF, HALF / sizeof(T)), b0(TPosition::B2, in_ * HALF, HALF / sizeof(T));
+            LocalTensor<T> a0(TPosition::A2, in_ * HALF, COUNT), b0(TPosition::B2, in_ * HALF, COUNT);
             WaitFlag<HardEvent::M_MTE1>(in_);
-            LoadLeft<left>(a0, a, m, size);
-            LoadRight<right>(b0, b, n, size);
+            LoadLeft<left>(a0, Number(a), m, size);
+            LoadRight<right>(b0, Number(b), n, size);
+            if constexpr (two_a) LoadLeft<left>(a0[COUNT / 2], a.rest, m, size);
+            if constexpr (two_b) LoadRight<right>(b0[COUNT / 2], b.rest, n, size);
             SetFlag<HardEvent::MTE1_M>(in_);
             WaitFlag<HardEvent::MTE1_M>(in_);
-            if (!empty_ && (m / FRACTAL) * (n / FRACTAL) < 10) PipeBarrier<PIPE_M>();
-            Mmad(c, a0, b0, MmadParams(m, n, size, 0, false, empty_));
-            empty_ = false;
+            One(c, a0, b0, m, n, size);
+            if constexpr (two_b) One(c, a0, b0[COUNT / 2], m, n, size);
+            if constexpr (two_a) One(c, a0[COUNT / 2], b0, m, n, size);
             SetFlag<HardEvent::M_MTE1>(in_);
-            (left == Lies::AsIs ? a.column : a.row) += size;
-            (right == Lies::AsIs ? b.row : b.column) += size;
+            Move<left == Lies::AsIs>(a, size);
+            Move<right == Lies::Transposed>(b, size);
         }
     }
 
    private:
+    template <class X>
+    struct Element;
+    template <class X>
+    struct Element<Nz<X>> {
+        using type = X;
+    };
+    template <class X>
+    struct Element<Pair<X>> {
+        using type = X;
+    };
+    template <class X>
+    static constexpr bool is_single = std::is_same_v<X, Nz<typename Element<X>::type>>;
+
+    template <class X>
+    __aicore__ inline static const Nz<X>& Number(const Nz<X>& x) {
+        return x;
+    }
+    template <class X>
+    __aicore__ inline static const Nz<X>& Number(const Pair<X>& x) {
+        return x.number;
+    }
+    template <bool columns, class X>
+    __aicore__ inline static void Move(Nz<X>& x, uint16_t size) {
+        (columns ? x.column : x.row) += size;
+    }
+    template <bool columns, class X>
+    __aicore__ inline static void Move(Pair<X>& x, uint16_t size) {
+        Move<columns>(x.number, size);
+        Move<columns>(x.rest, size);
+    }
+    template <class T>
+    __aicore__ inline void One(const LocalTensor<float>& c, const LocalTensor<T>& a, const LocalTensor<T>& b, uint16_t m, uint16_t n, uint16_t k) {
+        if (!empty_ && (m / FRACTAL) * (n / FRACTAL) < 10) PipeBarrier<PIPE_M>();
+        Mmad(c, a, b, MmadParams(m, n, k, 0, false, empty_));
+        empty_ = false;
+    }
+
     int32_t in_ = 0, c_ = 0;
     bool empty_ = true;
 };

@@ -1,4 +1,8 @@
-// The cube core's part of a chunk: scores, the merges of the inverse, outputs, what the state gains.
+// The cube core's part of a chunk: scores, the inverse from its diagonal blocks, outputs, what the state gains.
+//
+// Operands of 16 bits whose rounding would matter when keys are nearly equal come as pairs, a number and its rest. The
+// heads of a pair go through each step one after the other, so that one is stored while the other is multiplied; float32
+// takes one head at a time, and goes from L0C to L1 through the workspace.
 #pragma once
 
 #include "ascend_k3/cube.h"
@@ -10,23 +14,27 @@ template <class T, uint32_t W>
 class KdaCube {
     using M = Merged<T>;
     static constexpr bool is_float = std::is_same_v<T, float>;
-    static constexpr uint32_t SQUARE = CHUNK * CHUNK, WIDE = CHUNK * W;
-    static constexpr uint32_t HEADS = is_float ? 1 : 2;  // whose scores are in L1 at a time; float32 keeps them in the workspace
+    static constexpr uint32_t SQUARE = CHUNK * CHUNK, WIDE = CHUNK * W, HALF = CHUNK / 2;  // elements; tokens
+    static constexpr uint32_t PARTS = is_float ? 1 : 2, AREAS = is_float ? 1 : 2;
 
-    // L1, in bytes: of a head at a time but for the scores
-    // `REST_...`: what 16 bits leave of a float32
-    static constexpr uint32_t LOW = is_float ? 0 : 1;
-    static constexpr uint32_t ROWS = 0, COLUMNS = ROWS + 2 * WIDE * sizeof(T), REST_COLUMNS = COLUMNS + FirstColumnRow(SUBS) * W * sizeof(T);
-    static constexpr uint32_t Q = REST_COLUMNS + LOW * FirstColumnRow(SUBS) * W * sizeof(T);
-    static constexpr uint32_t K = Q + WIDE * sizeof(T), V = K + WIDE * sizeof(T), STATE = V + WIDE * sizeof(T), A = STATE + W * W * sizeof(T);
-    static constexpr uint32_t WRITES = A + HEADS * SQUARE * sizeof(T), U = WRITES + WIDE * sizeof(T), SOLUTION = U + WIDE * sizeof(T);
-    static constexpr uint32_t BELOW = SOLUTION + SQUARE * sizeof(T);  // two a head: -L below the diagonal in pairs, and in halves
-    static constexpr uint32_t INVERSE = BELOW + 2 * HEADS * SQUARE * sizeof(M), ONE = INVERSE + SQUARE * sizeof(M);
-    static constexpr uint32_t PART = ONE + SQUARE * sizeof(M), HALF = PART + SQUARE * sizeof(M);
-    static constexpr uint32_t MINUS = HALF + SQUARE * sizeof(M), REST_A = MINUS + LOW * SQUARE * sizeof(T);
-    static constexpr uint32_t REST_U = REST_A + LOW * HEADS * SQUARE * sizeof(T), REST_SOLUTION = REST_U + LOW * WIDE * sizeof(T);
-    static constexpr uint32_t MINUS_MERGED = REST_SOLUTION + LOW * SQUARE * sizeof(T), REST_INVERSE = MINUS_MERGED + LOW * SQUARE * sizeof(M);
-    static constexpr uint32_t REST_PART = REST_INVERSE + LOW * SQUARE * sizeof(M), REST_HALF = REST_PART + LOW * SQUARE * sizeof(M);
+    // L1, in bytes: what all heads use in turn
+    static constexpr uint32_t MINUS = 0, MINUS_MERGED = MINUS + SQUARE * sizeof(T), ROWS = MINUS_MERGED + SQUARE * sizeof(M);
+    static constexpr uint32_t COLUMNS = ROWS + 2 * WIDE * sizeof(T), COLUMNS_BYTES = FirstColumnRow(SUBS - 1) * W * sizeof(T);
+    // and what each has: `P...` are pairs
+    static constexpr uint32_t AREA = COLUMNS + PARTS * COLUMNS_BYTES;
+    static constexpr uint32_t Q = 0, K = Q + WIDE * sizeof(T), V = K + WIDE * sizeof(T), STATE = V + WIDE * sizeof(T), PKEYS = STATE + W * W * sizeof(T);
+    static constexpr uint32_t PA = PKEYS + PARTS * WIDE * sizeof(T), PSOLUTION = PA + PARTS * SQUARE * sizeof(T);
+    static constexpr uint32_t READS = PSOLUTION + PARTS * SQUARE * sizeof(T), REST_U = READS + WIDE * sizeof(T);
+    static constexpr uint32_t BESIDE = REST_U + (PARTS - 1) * WIDE * sizeof(T);                  // -L: blocks (1, 0) and (3, 2) [2][SUB, SUB]
+    static constexpr uint32_t BELOW = BESIDE + 2 * SUB * SUB * sizeof(M);                        // -L: the lower left half [HALF, HALF]
+    static constexpr uint32_t PMERGED = BELOW + HALF * HALF * sizeof(M);                         // inverses of both halves [2][HALF, HALF]
+    static constexpr uint32_t PBESIDE = PMERGED + PARTS * 2 * HALF * HALF * sizeof(M);           // -L times an inverse [2][SUB, SUB]
+    static constexpr uint32_t PBELOW = PBESIDE + PARTS * 2 * SUB * SUB * sizeof(M);              // the same [HALF, HALF]
+    static constexpr uint32_t AREA_BYTES = PBELOW + PARTS * HALF * HALF * sizeof(M);
+    static_assert(AREA + AREAS * AREA_BYTES <= 512 * 1024, "L1 of both SoCs has 512 KiB");
+
+    // events MTE2_MTE1 of a head, by what has been loaded; FIX_MTE1 has one a head
+    static constexpr int32_t OPERANDS_IN = 0, DIAGONAL_IN = 2, STATE_IN = 4;
 
    public:
     __aicore__ inline void Run(GM_ADDR offsets, GM_ADDR o, GM_ADDR workspace, const KdaTiling& tiling) {
@@ -34,21 +42,18 @@ class KdaCube {
         o_.SetGlobalBuffer(reinterpret_cast<__gm__ T*>(o), static_cast<uint64_t>(tiling.tokens) * tiling.heads * W);
         offsets_.SetGlobalBuffer(reinterpret_cast<__gm__ int64_t*>(offsets), tiling.sequences + 1);
         room_ = workspace + GetBlockIdx() * 2 * tiling.room;
-        Constants();
+        Zeros();
         products_.Begin();
         for (int64_t index = GetBlockIdx(); index < tiling.pairs; index += GetBlockNum()) {
             const KdaPair pair(tiling, offsets_, index);
             for (uint32_t chunk = 0; chunk < pair.chunks; ++chunk) {
                 CrossCoreWaitFlag(flag::OPERANDS);
-                if (!ones_) Ones();
+                if (!minus_) BringMinus();
                 for (uint32_t s = 0; s < pair.heads; ++s) Scores(s, chunk % 2);
                 CrossCoreSetFlag<2, PIPE_FIX>(flag::SCORES);
                 CrossCoreWaitFlag(flag::DIAGONAL);
                 CrossCoreWaitFlag(flag::STATE);
-                for (uint32_t s = 0; s < pair.heads; ++s) {
-                    Solve(s, chunk % 2);
-                    Output(s, pair, chunk);
-                }
+                for (uint32_t s = 0; s < pair.heads; s += AREAS) Outputs(s, pair.heads - s < AREAS ? pair.heads - s : AREAS, pair, chunk);
                 CrossCoreSetFlag<2, PIPE_FIX>(flag::CHANGE);
             }
         }
@@ -56,220 +61,89 @@ class KdaCube {
     }
 
    private:
+    // ---- L1 ----
     template <class X>
-    __aicore__ inline static Nz<X> At(uint32_t bytes, uint16_t rows, uint16_t columns) {
+    __aicore__ inline static Nz<X> Shared(uint32_t bytes, uint16_t rows, uint16_t columns) {
         return {LocalTensor<X>(TPosition::A1, bytes, rows * columns), rows, 0, 0};
     }
-    /// A matrix as two of 16 bits whose sum it is; of 32 bits as `number` alone.
+    template <class X = T>
+    __aicore__ inline static Nz<X> Own(uint32_t s, uint32_t bytes, uint16_t rows, uint16_t columns) {
+        return Shared<X>(AREA + s % AREAS * AREA_BYTES + bytes, rows, columns);
+    }
+    /// float32 has no rest: the type then is that of a matrix alone.
     template <class X>
-    struct Pair {
-        Nz<X> number, rest;
-    };
+    using Both = std::conditional_t<is_float, Nz<X>, Pair<X>>;
     template <class X>
-    __aicore__ inline static Pair<X> Both(uint32_t number, uint32_t rest, uint16_t columns) {
-        return {At<X>(number, CHUNK, columns), At<X>(rest, CHUNK, columns)};
+    __aicore__ inline static Both<X> Parts(const Nz<X>& number, const Nz<X>& rest) {
+        if constexpr (is_float)
+            return number;
+        else
+            return {number, rest};
+    }
+    template <class X = T>
+    __aicore__ inline static Both<X> OwnParts(uint32_t s, uint32_t bytes, uint16_t rows, uint16_t columns) {
+        return Parts(Own<X>(s, bytes, rows, columns), Own<X>(s, bytes + (PARTS - 1) * rows * columns * sizeof(X), rows, columns));
     }
     template <class X>
-    __aicore__ inline static Nz<X> Part(Nz<X> whole, uint16_t row, uint16_t column) {
+    __aicore__ inline static Nz<X> At(Nz<X> whole, uint16_t row, uint16_t column) {
         whole.row = row, whole.column = column;
         return whole;
     }
-    __aicore__ inline static Nz<T> OfA(uint32_t s) { return At<T>(A + s % HEADS * SQUARE * sizeof(T), CHUNK, CHUNK); }
-    /// -L: 0, blocks (1, 0) and (3, 2); 1, the lower left half.
-    __aicore__ inline static Nz<M> Below(uint32_t s, uint32_t which) { return At<M>(BELOW + (s % HEADS * 2 + which) * SQUARE * sizeof(M), CHUNK, CHUNK); }
+    template <class X>
+    __aicore__ inline static Pair<X> At(const Pair<X>& whole, uint16_t row, uint16_t column) {
+        return {At(whole.number, row, column), At(whole.rest, row, column)};
+    }
+    template <class X>
+    __aicore__ inline static Nz<X> Number(const Nz<X>& x) {
+        return x;
+    }
+    template <class X>
+    __aicore__ inline static Nz<X> Number(const Pair<X>& x) {
+        return x.number;
+    }
 
-    __aicore__ inline static Nz<T> RestOfA(uint32_t s) { return At<T>(REST_A + s % HEADS * SQUARE * sizeof(T), CHUNK, CHUNK); }
+    /// Keys of sub-chunks 0 to i, decayed to or from the middle of sub-chunk i. The last ones are needed again.
+    __aicore__ inline static Both<T> ColumnsOf(uint32_t s, uint32_t i) {
+        if (i == SUBS - 1) return OwnParts(s, PKEYS, CHUNK, W);
+        const uint32_t at = COLUMNS + FirstColumnRow(i) * W * sizeof(T);
+        return Parts(Shared<T>(at, (i + 1) * SUB, W), Shared<T>(at + (PARTS - 1) * COLUMNS_BYTES, (i + 1) * SUB, W));
+    }
+    __aicore__ inline static Both<M> HalfOfInverse(uint32_t s, uint32_t half) { return Of(OwnParts<M>(s, PMERGED, 2 * HALF, HALF), half * HALF * HALF, HALF); }
+    __aicore__ inline static Both<M> Product(uint32_t s, uint32_t half) { return Of(OwnParts<M>(s, PBESIDE, 2 * SUB, SUB), half * SUB * SUB, SUB); }
+    /// Matrix of `rows` rows from an element on.
+    template <class X>
+    __aicore__ inline static Nz<X> Of(Nz<X> all, uint32_t element, uint16_t rows) {
+        all.whole = all.whole[element], all.rows = rows;
+        return all;
+    }
+    template <class X>
+    __aicore__ inline static Pair<X> Of(const Pair<X>& all, uint32_t element, uint16_t rows) {
+        return {Of(all.number, element, rows), Of(all.rest, element, rows)};
+    }
 
+    // ---- constants ----
     /// Matrices that are zero outside of certain blocks, which alone are written from here on.
-    __aicore__ inline void Constants() {
-        for (uint32_t s = 0; s < HEADS; ++s) {
-            Zero(OfA(s));
-            if constexpr (!is_float) Zero(RestOfA(s));
-            for (uint32_t which = 0; which < 2; ++which) Zero(Below(s, which));
+    __aicore__ inline void Zeros() {
+        for (uint32_t s = 0; s < AREAS; ++s) {
+            Zero<T>(AREA + s * AREA_BYTES + PA, 2 * PARTS * SQUARE);
+            Zero<M>(AREA + s * AREA_BYTES + PMERGED, PARTS * 2 * HALF * HALF);
         }
-        Zero(At<M>(INVERSE, CHUNK, CHUNK));
-        Zero(At<M>(ONE, CHUNK, CHUNK));
-        if constexpr (!is_float) {
-            Zero(At<T>(MINUS, CHUNK, CHUNK));
-            Zero(At<M>(MINUS_MERGED, CHUNK, CHUNK));
-            Zero(At<M>(REST_INVERSE, CHUNK, CHUNK));
-        }
+        Zero<T>(MINUS, SQUARE);
+        Zero<M>(MINUS_MERGED, SQUARE);
         PipeBarrier<PIPE_MTE2>();
         Order<HardEvent::MTE2_FIX>();
     }
     template <class X>
-    __aicore__ inline static void Zero(const Nz<X>& matrix) {
-        Fill(matrix.whole, InitConstValueParams<X>(1, SQUARE * sizeof(X) / 32, 0, X(0)));
+    __aicore__ inline static void Zero(uint32_t bytes, uint32_t count) {
+        Fill(LocalTensor<X>(TPosition::A1, bytes, count), InitConstValueParams<X>(1, count * sizeof(X) / 32, 0, X(0)));
     }
-    /// 1 and -1 on the diagonal, when the vector cores have written them.
-    __aicore__ inline void Ones() {
+    /// -1 on the diagonal, when the vector cores have written it.
+    __aicore__ inline void BringMinus() {
         constexpr uint32_t COUNT = SUB * CHUNK;
-        BringDiagonal(At<M>(ONE, CHUNK, CHUNK), Room<M>(0, Sizes().ones, COUNT));
-        if constexpr (!is_float) {
-            BringDiagonal(At<M>(MINUS_MERGED, CHUNK, CHUNK), Room<M>(0, Sizes().ones + COUNT * sizeof(M), COUNT));
-            BringDiagonal(At<T>(MINUS, CHUNK, CHUNK), Room<T>(0, Sizes().ones + 2 * COUNT * sizeof(M), COUNT));
-        }
-        ones_ = true;
+        BringDiagonal(Shared<M>(MINUS_MERGED, CHUNK, CHUNK), Room<M>(0, Sizes().minus, COUNT));
+        BringDiagonal(Shared<T>(MINUS, CHUNK, CHUNK), Room<T>(0, Sizes().minus + COUNT * sizeof(M), COUNT));
+        minus_ = true;
     }
-
-    /// Rows q, -b k of each sub-chunk times the keys up to it. Diagonal blocks go to the vector cores; A below them to L1
-    /// as it is, -L where the merges of the inverse take it.
-    __aicore__ inline void Scores(uint32_t s, uint32_t slot) {
-        const KdaRoom sizes = Sizes();
-        GlobalTensor<T> operands = Room<T>(s, slot * sizes.operands, sizes.operands / sizeof(T));
-        GlobalTensor<float> scores = Room<float>(s, sizes.scores, 2 * SUB * CHUNK);
-        Nz<T> rows = At<T>(ROWS, 2 * CHUNK, W);
-        Order<HardEvent::MTE1_MTE2>();
-        DataCopy(rows.whole, operands[sizes.rows / sizeof(T)], 2 * WIDE);
-        DataCopy(At<T>(COLUMNS, FirstColumnRow(SUBS), W).whole, operands[sizes.columns / sizeof(T)], FirstColumnRow(SUBS) * W);
-        if constexpr (!is_float) DataCopy(At<T>(REST_COLUMNS, FirstColumnRow(SUBS), W).whole, operands[sizes.columns_low / sizeof(T)], FirstColumnRow(SUBS) * W);
-        Order<HardEvent::MTE2_MTE1>();
-        Order<HardEvent::MTE1_FIX>();
-        if constexpr (is_float) Order<HardEvent::MTE2_FIX>();
-        for (uint32_t i = 0; i < SUBS; ++i) {
-            constexpr uint16_t M_ROWS = 2 * SUB;
-            constexpr uint32_t LOWER = SUB * FRACTAL, BLOCK = M_ROWS * FRACTAL;  // in L0C: from q's rows to k's, to the next 16 columns
-            LocalTensor<float> c = products_.Open();
-            products_.template Add<Lies::AsIs, Lies::Transposed>(c, Part(rows, 2 * i * SUB, 0), ColumnsOf(i), M_ROWS, (i + 1) * SUB, W);
-            if constexpr (!is_float)
-                products_.template Add<Lies::AsIs, Lies::Transposed>(c, Part(rows, 2 * i * SUB, 0), RestOfColumns(i), M_ROWS, (i + 1) * SUB, W);
-            products_.Close();
-            StoreRows(scores[i * SUB], c[i * BLOCK], SUB, SUB, M_ROWS, CHUNK);
-            StoreRows(scores[SUB * CHUNK + i * SUB], c[i * BLOCK + LOWER], SUB, SUB, M_ROWS, CHUNK);
-            if (i > 0) Keep(s, 0, Part(OfA(s), i * SUB, 0), c, SUB, i * SUB, M_ROWS);
-            if (i % 2) Keep(s, 1, Part(Below(s, 0), i * SUB, (i - 1) * SUB), c[(i - 1) * BLOCK + LOWER], SUB, SUB, M_ROWS);
-            if (i >= 2) Keep(s, 2, Part(Below(s, 1), i * SUB, 0), c[LOWER], SUB, 2 * SUB, M_ROWS);
-            if constexpr (!is_float) {
-                if (i > 0) {
-                    // [-1; 0] times the rounded A leaves, in q's rows, what was lost
-                    TakeAway(Part(OfA(s), i * SUB, 0), c, M_ROWS, i * SUB, SUB);
-                    StoreNz(Part(RestOfA(s), i * SUB, 0), c, SUB, i * SUB, M_ROWS);
-                }
-            }
-            products_.Stored();
-        }
-        Order<HardEvent::FIX_MTE1>();
-        if constexpr (is_float) Order<HardEvent::FIX_MTE2>();
-    }
-
-    /// A block of a [CHUNK, CHUNK] matrix out of L0C to L1; float32 waits in the workspace until Solve.
-    template <class X>
-    __aicore__ inline void Keep(uint32_t s, uint32_t which, const Nz<X>& to, const LocalTensor<float>& c, uint16_t m, uint16_t n, uint16_t rows) {
-        if constexpr (is_float)
-            StoreNz(Room<float>(s, Sizes().kept + which * SQUARE * 4, SQUARE), CHUNK, to.row, to.column, c, m, n, rows);
-        else
-            StoreNz(to, c, m, n, rows);
-    }
-    /// float32: what Keep kept, blocks of rows x columns.
-    __aicore__ inline void Bring(uint32_t s, uint32_t which, const Nz<float>& to, uint16_t rows, uint16_t columns) {
-        const uint32_t at = (to.column / C0<float> * CHUNK + to.row) * C0<float>;
-        const uint16_t gap = CHUNK - rows;
-        DataCopy(to.whole[at], Room<float>(s, Sizes().kept + which * SQUARE * 4, SQUARE)[at], DataCopyParams(columns / C0<float>, rows, gap, gap));
-    }
-
-    /// 16 bits: from a product in L0C that has been stored, take what was stored.
-    template <class X>
-    __aicore__ inline void TakeAway(const Nz<X>& stored, const LocalTensor<float>& c, uint16_t m, uint16_t n, uint16_t k) {
-        Order<HardEvent::FIX_MTE1>();
-        products_.Reopen();
-        const Nz<X> minus = At<X>(std::is_same_v<X, T> ? MINUS : MINUS_MERGED, CHUNK, CHUNK);
-        products_.template Add<Lies::AsIs, Lies::AsIs>(c, minus, stored, m, n, k);
-        products_.Close();
-    }
-
-    /// A product [CHUNK, columns] to L1: of 16 bits in two parts, of 32 bits through the workspace.
-    template <class X>
-    __aicore__ inline void ToL1(uint32_t s, const Pair<X>& to, const LocalTensor<float>& c, uint16_t columns) {
-        if constexpr (is_float) {
-            ToL1(s, to.number, c, columns);
-        } else {
-            products_.Close();
-            Order<HardEvent::MTE1_FIX>();
-            StoreNz(to.number, c, CHUNK, columns, CHUNK);
-            TakeAway(to.number, c, CHUNK, columns, CHUNK);
-            StoreNz(to.rest, c, CHUNK, columns, CHUNK);
-            products_.Stored();
-            Order<HardEvent::FIX_MTE1>();
-        }
-    }
-    /// The same without the rest.
-    template <class X>
-    __aicore__ inline void ToL1(uint32_t s, const Nz<X>& to, const LocalTensor<float>& c, uint16_t columns) {
-        products_.Close();
-        if constexpr (is_float) {
-            GlobalTensor<float> through = Room<float>(s, Sizes().kept + 3 * SQUARE * 4, WIDE);
-            Order<HardEvent::MTE2_FIX>();
-            StoreNz(through, CHUNK, 0, 0, c, CHUNK, columns, CHUNK);
-            products_.Stored();
-            Order<HardEvent::FIX_MTE2>();
-            Order<HardEvent::MTE1_MTE2>();
-            DataCopy(to.whole, through, CHUNK * columns);
-            Order<HardEvent::MTE2_MTE1>();
-        } else {
-            Order<HardEvent::MTE1_FIX>();
-            StoreNz(to, c, CHUNK, columns, CHUNK);
-            products_.Stored();
-            Order<HardEvent::FIX_MTE1>();
-        }
-    }
-
-    /// (I + L)^-1 of a chunk from the inverses D of its diagonal blocks: with E the blocks below them in pairs,
-    /// D2 = D (1 - E D); with F the lower left half, D2 (1 - F D2).
-    __aicore__ inline void Solve(uint32_t s, uint32_t slot) {
-        const KdaRoom sizes = Sizes();
-        constexpr uint32_t COUNT = SUB * CHUNK;
-        const Nz<M> one = At<M>(ONE, CHUNK, CHUNK);
-        const Pair<M> inverse = Both<M>(INVERSE, REST_INVERSE, CHUNK), part = Both<M>(PART, REST_PART, CHUNK), half = Both<M>(HALF, REST_HALF, CHUNK);
-        GlobalTensor<T> operands = Room<T>(s, slot * sizes.operands, sizes.operands / sizeof(T));
-        Order<HardEvent::MTE1_MTE2>();
-        if constexpr (is_float) {
-            for (uint32_t i = 1; i < SUBS; ++i) Bring(s, 0, Part(OfA(s), i * SUB, 0), SUB, i * SUB);
-            Bring(s, 1, Part(Below(s, 0), SUB, 0), SUB, SUB);
-            Bring(s, 1, Part(Below(s, 0), 3 * SUB, 2 * SUB), SUB, SUB);
-            Bring(s, 2, Part(Below(s, 1), 2 * SUB, 0), 2 * SUB, 2 * SUB);
-        }
-        BringDiagonal(inverse.number, Room<M>(s, sizes.diagonal, COUNT));
-        BringDiagonal(OfA(s), Room<T>(s, sizes.diagonal + 2 * COUNT * sizeof(M), COUNT));
-        if constexpr (!is_float) {
-            BringDiagonal(inverse.rest, Room<M>(s, sizes.diagonal + COUNT * sizeof(M), COUNT));
-            BringDiagonal(RestOfA(s), Room<T>(s, sizes.diagonal + COUNT * (2 * sizeof(M) + sizeof(T)), COUNT));
-        }
-        DataCopy(At<T>(Q, CHUNK, W).whole, operands[sizes.q_decayed / sizeof(T)], WIDE);
-        DataCopy(At<T>(K, CHUNK, W).whole, operands[sizes.k_decayed / sizeof(T)], WIDE);
-        DataCopy(At<T>(V, CHUNK, W).whole, operands[sizes.v / sizeof(T)], WIDE);
-        DataCopy(ColumnsOf(SUBS - 1).whole, operands[sizes.columns / sizeof(T) + FirstColumnRow(SUBS - 1) * W], WIDE);
-        if constexpr (!is_float) DataCopy(RestOfColumns(SUBS - 1).whole, operands[sizes.columns_low / sizeof(T) + FirstColumnRow(SUBS - 1) * W], WIDE);
-        DataCopy(At<T>(STATE, W, W).whole, Room<T>(s, sizes.state, W * W), W * W);
-        Order<HardEvent::MTE2_MTE1>();
-
-        LocalTensor<float> c = products_.Open();
-        Square(c, one, one);
-        Square(c, Below(s, 0), inverse);
-        ToL1(s, part, c, CHUNK);
-        c = products_.Open();
-        Square(c, inverse, part);
-        ToL1(s, half, c, CHUNK);
-        c = products_.Open();
-        Square(c, one, one);
-        Square(c, Below(s, 1), half);
-        ToL1(s, part, c, CHUNK);
-        c = products_.Open();
-        Square(c, half, part);
-        ToL1(s, Both<T>(SOLUTION, REST_SOLUTION, CHUNK), c, CHUNK);
-    }
-
-    __aicore__ inline void Square(const LocalTensor<float>& c, const Nz<M>& a, const Nz<M>& b) {
-        products_.template Add<Lies::AsIs, Lies::AsIs>(c, a, b, CHUNK, CHUNK, CHUNK);
-    }
-    __aicore__ inline void Square(const LocalTensor<float>& c, const Nz<M>& a, const Pair<M>& b) {
-        Square(c, a, b.number);
-        if constexpr (!is_float) Square(c, a, b.rest);
-    }
-    __aicore__ inline void Square(const LocalTensor<float>& c, const Pair<M>& a, const Pair<M>& b) {
-        Square(c, a.number, b);
-        if constexpr (!is_float) Square(c, a.rest, b.number);
-    }
-
     /// Four blocks [SUB, SUB], side by side in global memory as NZ of [SUB, CHUNK], to the diagonal of a matrix.
     template <class X>
     __aicore__ inline void BringDiagonal(const Nz<X>& to, const GlobalTensor<X>& from) {
@@ -277,51 +151,319 @@ class KdaCube {
         for (uint16_t g = 0; g < GROUPS; ++g)
             DataCopy(to.whole[g * CHUNK * C0<X>], from[g * SUB * C0<X>], DataCopyParams(SUBS, SUB, (GROUPS - 1) * SUB, GROUPS * CHUNK));
     }
+    /// The same four blocks to the diagonals of two matrices [HALF, HALF].
+    __aicore__ inline void BringHalves(const LocalTensor<M>& to, const GlobalTensor<M>& from) {
+        constexpr uint16_t GROUPS = SUB / C0<M>;
+        for (uint16_t g = 0; g < GROUPS; ++g)
+            for (uint16_t odd = 0; odd < 2; ++odd)
+                DataCopy(to[((odd * GROUPS + g) * HALF + odd * SUB) * C0<M>], from[(odd * GROUPS + g) * SUB * C0<M>],
+                         DataCopyParams(2, SUB, (2 * GROUPS - 1) * SUB, 2 * GROUPS * HALF - SUB));
+    }
 
-    /// With X = (I + L)^-1: u = X b v - X (b k exp(G)) S; o = q exp(G) S + A u; and k^T u for the state.
-    __aicore__ inline void Output(uint32_t s, const KdaPair& pair, uint32_t chunk) {
-        Nz<T> solution = At<T>(SOLUTION, CHUNK, CHUNK), writes = At<T>(WRITES, CHUNK, W), u = At<T>(U, CHUNK, W), rest_u = At<T>(REST_U, CHUNK, W), state = At<T>(STATE, W, W);
-        LocalTensor<float> c = products_.Open();
-        Times<Lies::AsIs>(c, solution, At<T>(K, CHUNK, W), CHUNK);
-        if constexpr (!is_float) Times<Lies::AsIs>(c, At<T>(REST_SOLUTION, CHUNK, CHUNK), At<T>(K, CHUNK, W), CHUNK);
-        ToL1(s, writes, c, W);
-        c = products_.Open();
-        Times<Lies::AsIs>(c, solution, At<T>(V, CHUNK, W), CHUNK);
-        if constexpr (!is_float) Times<Lies::AsIs>(c, At<T>(REST_SOLUTION, CHUNK, CHUNK), At<T>(V, CHUNK, W), CHUNK);
-        Times<Lies::AsIs, Lies::Transposed>(c, writes, state, CHUNK);
-        ToL1(s, Both<T>(U, REST_U, W), c, W);
-        c = products_.Open();
-        Times<Lies::AsIs, Lies::Transposed>(c, At<T>(Q, CHUNK, W), state, CHUNK);
-        Times<Lies::AsIs>(c, OfA(s), u, CHUNK);
-        if constexpr (!is_float) {
-            Times<Lies::AsIs>(c, RestOfA(s), u, CHUNK);
-            Times<Lies::AsIs>(c, OfA(s), rest_u, CHUNK);
+    // ---- L0C to L1 ----
+    /// 16 bits: the next load of head s waits for what has been stored; float32 has waited already.
+    __aicore__ inline void Done(uint32_t s) {
+        if constexpr (!is_float) SetFlag<HardEvent::FIX_MTE1>(s);
+    }
+    __aicore__ inline void Need(uint32_t s) {
+        if constexpr (!is_float) WaitFlag<HardEvent::FIX_MTE1>(s);
+    }
+
+    /// m x n of L0C to a part of a matrix in L1.
+    template <class X>
+    __aicore__ inline void Put(uint32_t s, const Nz<X>& to, const LocalTensor<float>& c, uint16_t m, uint16_t n, uint16_t rows) {
+        if constexpr (is_float) {
+            GlobalTensor<float> through = Room<float>(s, Sizes().kept + 2 * SQUARE * 4, WIDE);
+            Order<HardEvent::MTE2_FIX>();
+            StoreNz(through, m, 0, 0, c, m, n, rows);
+            Order<HardEvent::FIX_MTE2>();
+            Order<HardEvent::MTE1_MTE2>();
+            DataCopy(to.whole[(to.column / C0<X> * to.rows + to.row) * C0<X>], through, DataCopyParams(n / C0<X>, m, 0, to.rows - m));
+            Order<HardEvent::MTE2_MTE1>();
+        } else {
+            StoreNz(to, c, m, n, rows);
         }
+    }
+    /// The sum [m, n] in L0C's half to L1, as a number; PutRest follows for what that leaves.
+    template <class X>
+    __aicore__ inline void PutNumber(uint32_t s, const Nz<X>& to, const LocalTensor<float>& c, uint16_t m, uint16_t n) {
+        products_.Close();
+        Put(s, to, c, m, n, m);
+        products_.Stored();
+        Done(s);
+    }
+    template <class X>
+    __aicore__ inline void PutRest(uint32_t s, const Pair<X>& to, uint16_t m, uint16_t n) {
+        Need(s);
+        LocalTensor<float> c = products_.Reopen(s % AREAS);
+        TakeAway(c, to.number, m, n);
+        PutNumber(s, to.rest, c, m, n);
+    }
+    template <class X>
+    __aicore__ inline void PutRest(uint32_t, const Nz<X>&, uint16_t, uint16_t) {}
+    /// c -= stored, [m, n].
+    template <class X>
+    __aicore__ inline void TakeAway(const LocalTensor<float>& c, const Nz<X>& stored, uint16_t m, uint16_t n) {
+        products_.template Add<Lies::AsIs, Lies::AsIs>(c, stored, Minus<X>(), m, n, n);
+    }
+    template <class X>
+    __aicore__ inline static Nz<X> Minus() {
+        return Shared<X>(std::is_same_v<X, T> ? MINUS : MINUS_MERGED, CHUNK, CHUNK);
+    }
+
+    // ---- the steps of a chunk ----
+    /// Rows q, -b k of each sub-chunk times the keys up to it. Diagonal blocks go to the vector cores; A below them to L1
+    /// as it is, -L where the inverse takes it.
+    __aicore__ inline void Scores(uint32_t s, uint32_t slot) {
+        constexpr uint16_t M_ROWS = 2 * SUB;
+        constexpr uint32_t LOWER = SUB * FRACTAL, BLOCK = M_ROWS * FRACTAL;  // in L0C: from q's rows to k's, to the next 16 columns
+        GlobalTensor<float> scores = Room<float>(s, Sizes().scores, 2 * SUB * CHUNK);
+        BringOperands(s, slot);
+        Order<HardEvent::MTE1_FIX>();
+        if constexpr (is_float) Order<HardEvent::MTE2_FIX>();
+        for (uint32_t i = 0; i < SUBS; ++i) {
+            LocalTensor<float> c = products_.Open(i % 2);
+            products_.template Add<Lies::AsIs, Lies::Transposed>(c, At(Shared<T>(ROWS, 2 * CHUNK, W), 2 * i * SUB, 0), ColumnsOf(s, i), M_ROWS, (i + 1) * SUB, W);
+            products_.Close();
+            StoreRows(scores[i * SUB], c[i * BLOCK], SUB, SUB, M_ROWS, CHUNK);
+            StoreRows(scores[SUB * CHUNK + i * SUB], c[i * BLOCK + LOWER], SUB, SUB, M_ROWS, CHUNK);
+            const Both<T> a = At(OwnParts(s, PA, CHUNK, CHUNK), i * SUB, 0);
+            if (i > 0) Keep(s, KEPT_A, Number(a), c, SUB, i * SUB, M_ROWS);
+            if (i % 2) Keep(s, KEPT_BESIDE + i / 2 * SUB * SUB, Own<M>(s, BESIDE + i / 2 * SUB * SUB * sizeof(M), SUB, SUB), c[(i - 1) * BLOCK + LOWER], SUB, SUB, M_ROWS);
+            if (i >= 2) Keep(s, KEPT_BELOW, At(Own<M>(s, BELOW, HALF, HALF), (i - 2) * SUB, 0), c[LOWER], SUB, 2 * SUB, M_ROWS);
+            products_.Stored();
+            if constexpr (!is_float) {
+                if (i > 0) RestOfA(s, a, i);
+            }
+        }
+        Done(s);
+        if constexpr (is_float) Order<HardEvent::FIX_MTE2>();
+    }
+    /// [-1; 0] times the rounded A leaves, in q's rows, what was lost.
+    __aicore__ inline void RestOfA(uint32_t s, const Pair<T>& a, uint32_t i) {
+        Order<HardEvent::FIX_MTE1>();
+        LocalTensor<float> c = products_.Reopen(i % 2);
+        products_.template Add<Lies::AsIs, Lies::AsIs>(c, Minus<T>(), a.number, 2 * SUB, i * SUB, SUB);
+        products_.Close();
+        StoreNz(a.rest, c, SUB, i * SUB, 2 * SUB);
+        products_.Stored();
+    }
+
+    __aicore__ inline void BringOperands(uint32_t s, uint32_t slot) {
+        const KdaRoom sizes = Sizes();
+        GlobalTensor<T> operands = Room<T>(s, slot * sizes.operands, sizes.operands / sizeof(T));
+        constexpr uint32_t EARLY = FirstColumnRow(SUBS - 1) * W;
+        const uint32_t columns = sizes.columns / sizeof(T), low = sizes.columns_low / sizeof(T);
+        Order<HardEvent::MTE1_MTE2>();
+        DataCopy(Shared<T>(ROWS, 2 * CHUNK, W).whole, operands[sizes.rows / sizeof(T)], 2 * WIDE);
+        DataCopy(LocalTensor<T>(TPosition::A1, COLUMNS, EARLY), operands[columns], EARLY);
+        DataCopy(Own(s, PKEYS, CHUNK, W).whole, operands[columns + EARLY], WIDE);
+        if constexpr (!is_float) {
+            DataCopy(LocalTensor<T>(TPosition::A1, COLUMNS + COLUMNS_BYTES, EARLY), operands[low], EARLY);
+            DataCopy(Own(s, PKEYS + WIDE * sizeof(T), CHUNK, W).whole, operands[low + EARLY], WIDE);
+        }
+        Order<HardEvent::MTE2_MTE1>();
+        if constexpr (!is_float) BringWide(s, slot);
+    }
+    /// q exp(G), -b k exp(G) and b v.
+    __aicore__ inline void BringWide(uint32_t s, uint32_t slot) {
+        const KdaRoom sizes = Sizes();
+        GlobalTensor<T> operands = Room<T>(s, slot * sizes.operands, sizes.operands / sizeof(T));
+        DataCopy(Own(s, Q, CHUNK, W).whole, operands[sizes.q_decayed / sizeof(T)], WIDE);
+        DataCopy(Own(s, K, CHUNK, W).whole, operands[sizes.k_decayed / sizeof(T)], WIDE);
+        DataCopy(Own(s, V, CHUNK, W).whole, operands[sizes.v / sizeof(T)], WIDE);
+        SetFlag<HardEvent::MTE2_MTE1>(OPERANDS_IN + s);
+    }
+
+    /// A block of -L or A out of L0C to L1; float32 waits in the workspace until its head's turn.
+    static constexpr uint32_t KEPT_A = 0, KEPT_BESIDE = SQUARE, KEPT_BELOW = KEPT_BESIDE + 2 * SUB * SUB;  // elements
+    template <class X>
+    __aicore__ inline void Keep(uint32_t s, uint32_t kept, const Nz<X>& to, const LocalTensor<float>& c, uint16_t m, uint16_t n, uint16_t rows) {
+        if constexpr (is_float)
+            StoreNz(Kept(s, kept), to.rows, to.row, to.column, c, m, n, rows);
+        else
+            StoreNz(to, c, m, n, rows);
+    }
+    __aicore__ inline GlobalTensor<float> Kept(uint32_t s, uint32_t element) const { return Room<float>(s, Sizes().kept + element * 4, SQUARE); }
+    /// float32: all that Scores kept, and what the 16 bits have loaded by then.
+    __aicore__ inline void BringKept(uint32_t s, uint32_t slot) {
+        if constexpr (is_float) {
+            const LocalTensor<float> a = Own<float>(s, PA, CHUNK, CHUNK).whole;
+            for (uint32_t i = 1; i < SUBS; ++i)
+                DataCopy(a[i * SUB * C0<float>], Kept(s, KEPT_A)[i * SUB * C0<float>], DataCopyParams(i * SUB / C0<float>, SUB, CHUNK - SUB, CHUNK - SUB));
+            DataCopy(Own<float>(s, BESIDE, 2 * SUB, SUB).whole, Kept(s, KEPT_BESIDE), 2 * SUB * SUB);
+            DataCopy(Own<float>(s, BELOW, HALF, HALF).whole, Kept(s, KEPT_BELOW), HALF * HALF);
+            const KdaRoom sizes = Sizes();
+            const uint32_t last = sizes.columns / sizeof(T) + FirstColumnRow(SUBS - 1) * W;
+            DataCopy(Own(s, PKEYS, CHUNK, W).whole, Room<T>(s, slot * sizes.operands, sizes.operands / sizeof(T))[last], WIDE);
+            BringWide(s, slot);
+        }
+    }
+
+    /// From the inverses D of the diagonal blocks to the inverse of the chunk, and on to outputs and the state's change, for
+    /// `count` heads from `first` on.
+    __aicore__ inline void Outputs(uint32_t first, uint32_t count, const KdaPair& pair, uint32_t chunk) {
+        const uint32_t end = first + count;
+        Order<HardEvent::MTE1_MTE2>();
+        for (uint32_t s = first; s < end; ++s) {
+            BringKept(s, chunk % 2);
+            BringDiagonals(s);
+            DataCopy(Own(s, STATE, W, W).whole, Room<T>(s, Sizes().state, W * W), W * W);
+            SetFlag<HardEvent::MTE2_MTE1>(STATE_IN + s);
+        }
+        for (uint32_t s = first; s < end; ++s) Beside(s);
+        for (uint32_t s = first; s < end; ++s) RestOfBeside(s);
+        for (uint32_t s = first; s < end; ++s) Halves(s);
+        for (uint32_t s = first; s < end; ++s) RestOfHalves(s);
+        for (uint32_t s = first; s < end; ++s) Below(s);
+        for (uint32_t s = first; s < end; ++s) PutRest(s, OwnParts<M>(s, PBELOW, HALF, HALF), HALF, HALF);
+        for (uint32_t s = first; s < end; ++s) Solution(s);
+        for (uint32_t s = first; s < end; ++s) RestOfSolution(s);
+        for (uint32_t s = first; s < end; ++s) Reads(s);
+        for (uint32_t s = first; s < end; ++s) Writes(s);
+        for (uint32_t s = first; s < end; ++s) PutRest(s, U(s), W, CHUNK);
+        for (uint32_t s = first; s < end; ++s) Output(s, pair, chunk);
+        for (uint32_t s = first; s < end; ++s) Change(s);
+    }
+
+    __aicore__ inline void BringDiagonals(uint32_t s) {
+        constexpr uint32_t COUNT = SUB * CHUNK, MERGED = 2 * COUNT * sizeof(M), OPERAND = 2 * COUNT * sizeof(T);
+        const uint32_t at = Sizes().diagonal;
+        for (uint32_t part = 0; part < PARTS; ++part) {
+            BringHalves(Own<M>(s, PMERGED + part * 2 * HALF * HALF * sizeof(M), 2 * HALF, HALF).whole, Room<M>(s, at + part * COUNT * sizeof(M), COUNT));
+            BringDiagonal(Own(s, PSOLUTION + part * SQUARE * sizeof(T), CHUNK, CHUNK), Room<T>(s, at + MERGED + part * COUNT * sizeof(T), COUNT));
+            BringDiagonal(Own(s, PA + part * SQUARE * sizeof(T), CHUNK, CHUNK), Room<T>(s, at + MERGED + OPERAND + part * COUNT * sizeof(T), COUNT));
+        }
+        SetFlag<HardEvent::MTE2_MTE1>(DIAGONAL_IN + s);
+    }
+
+    // The inverse of [[A, 0], [E, B]] is [[A', 0], [-B' E A', B']]: for blocks of 16 in each half, then for the halves.
+
+    /// -E A' of both halves.
+    __aicore__ inline void Beside(uint32_t s) {
+        WaitFlag<HardEvent::MTE2_MTE1>(DIAGONAL_IN + s);
+        Need(s);
+        LocalTensor<float> c = products_.Open(s % AREAS);
+        for (uint32_t half = 0; half < 2; ++half) {
+            products_.Next();
+            products_.template Add<Lies::AsIs, Lies::AsIs>(c[half * SUB * SUB], Own<M>(s, BESIDE + half * SUB * SUB * sizeof(M), SUB, SUB), HalfOfInverse(s, half), SUB, SUB, SUB);
+        }
+        products_.Close();
+        for (uint32_t half = 0; half < 2; ++half) Put(s, Number(Product(s, half)), c[half * SUB * SUB], SUB, SUB, SUB);
+        products_.Stored();
+        Done(s);
+    }
+    __aicore__ inline void RestOfBeside(uint32_t s) {
+        if constexpr (!is_float) {
+            Need(s);
+            LocalTensor<float> c = products_.Reopen(s % AREAS);
+            for (uint32_t half = 0; half < 2; ++half) TakeAway(c[half * SUB * SUB], Product(s, half).number, SUB, SUB);
+            products_.Close();
+            for (uint32_t half = 0; half < 2; ++half) Put(s, Product(s, half).rest, c[half * SUB * SUB], SUB, SUB, SUB);
+            products_.Stored();
+            Done(s);
+        }
+    }
+    /// B' (-E A'), which completes the inverses of both halves.
+    __aicore__ inline void Halves(uint32_t s) {
+        Need(s);
+        LocalTensor<float> c = products_.Open(s % AREAS);
+        AddHalves(s, c);
+        products_.Close();
+        for (uint32_t half = 0; half < 2; ++half) Put(s, At(Number(HalfOfInverse(s, half)), SUB, 0), c[half * SUB * SUB], SUB, SUB, SUB);
+        products_.Stored();
+        Done(s);
+    }
+    __aicore__ inline void AddHalves(uint32_t s, const LocalTensor<float>& c) {
+        for (uint32_t half = 0; half < 2; ++half) {
+            products_.Next();
+            products_.template Add<Lies::AsIs, Lies::AsIs>(c[half * SUB * SUB], At(HalfOfInverse(s, half), SUB, SUB), Product(s, half), SUB, SUB, SUB);
+        }
+    }
+    __aicore__ inline void RestOfHalves(uint32_t s) {
+        if constexpr (!is_float) {
+            Need(s);
+            LocalTensor<float> c = products_.Reopen(s % AREAS);
+            for (uint32_t half = 0; half < 2; ++half) TakeAway(c[half * SUB * SUB], At(HalfOfInverse(s, half).number, SUB, 0), SUB, SUB);
+            products_.Close();
+            for (uint32_t half = 0; half < 2; ++half) Put(s, At(HalfOfInverse(s, half).rest, SUB, 0), c[half * SUB * SUB], SUB, SUB, SUB);
+            products_.Stored();
+            Done(s);
+        }
+    }
+    /// -E A' of the halves.
+    __aicore__ inline void Below(uint32_t s) {
+        Need(s);
+        LocalTensor<float> c = products_.Open(s % AREAS);
+        products_.template Add<Lies::AsIs, Lies::AsIs>(c, Own<M>(s, BELOW, HALF, HALF), HalfOfInverse(s, 0), HALF, HALF, HALF);
+        PutNumber(s, Own<M>(s, PBELOW, HALF, HALF), c, HALF, HALF);
+    }
+    /// The blocks below the diagonal of the chunk's inverse, as operands.
+    __aicore__ inline void Solution(uint32_t s) {
+        Need(s);
+        LocalTensor<float> c = products_.Open(s % AREAS);
+        products_.template Add<Lies::AsIs, Lies::AsIs>(c, HalfOfInverse(s, 1), OwnParts<M>(s, PBELOW, HALF, HALF), HALF, HALF, HALF);
+        AddHalves(s, c[HALF * HALF]);
+        PutSolution(s, Number(Inverse(s)), c);
+    }
+    __aicore__ inline void RestOfSolution(uint32_t s) {
+        if constexpr (!is_float) {
+            Need(s);
+            LocalTensor<float> c = products_.Reopen(s % AREAS);
+            const Nz<T> number = Inverse(s).number;
+            TakeAway(c, At(number, HALF, 0), HALF, HALF);
+            for (uint32_t half = 0; half < 2; ++half) TakeAway(c[HALF * HALF + half * SUB * SUB], At(number, half * HALF + SUB, half * HALF), SUB, SUB);
+            PutSolution(s, Inverse(s).rest, c);
+        }
+    }
+    __aicore__ inline void PutSolution(uint32_t s, const Nz<T>& to, const LocalTensor<float>& c) {
+        products_.Close();
+        Put(s, At(to, HALF, 0), c, HALF, HALF, HALF);
+        for (uint32_t half = 0; half < 2; ++half) Put(s, At(to, half * HALF + SUB, half * HALF), c[HALF * HALF + half * SUB * SUB], SUB, SUB, SUB);
+        products_.Stored();
+        Done(s);
+    }
+
+    // With X that inverse: u = X b v - X (b k exp(G)) S, o = q exp(G) S + A u, and the state gains k^T u.
+
+    /// X (-b k exp(G)): how u reads the state.
+    __aicore__ inline void Reads(uint32_t s) {
+        Need(s);
+        WaitFlag<HardEvent::MTE2_MTE1>(OPERANDS_IN + s);
+        LocalTensor<float> c = products_.Open(s % AREAS);
+        products_.template Add<Lies::AsIs, Lies::AsIs>(c, Inverse(s), Own(s, K, CHUNK, W), CHUNK, W, CHUNK);
+        PutNumber(s, Own(s, READS, CHUNK, W), c, CHUNK, W);
+    }
+    /// u, transposed. It takes the place of k.
+    __aicore__ inline void Writes(uint32_t s) {
+        Need(s);
+        WaitFlag<HardEvent::MTE2_MTE1>(STATE_IN + s);
+        LocalTensor<float> c = products_.Open(s % AREAS);
+        products_.template Add<Lies::Transposed, Lies::Transposed>(c, Own(s, V, CHUNK, W), Inverse(s), W, CHUNK, CHUNK);
+        products_.template Add<Lies::AsIs, Lies::Transposed>(c, Own(s, STATE, W, W), Own(s, READS, CHUNK, W), W, CHUNK, W);
+        Order<HardEvent::MTE1_FIX>();
+        PutNumber(s, Number(U(s)), c, W, CHUNK);
+    }
+    __aicore__ inline void Output(uint32_t s, const KdaPair& pair, uint32_t chunk) {
+        Need(s);
+        LocalTensor<float> c = products_.Open(s % AREAS);
+        products_.template Add<Lies::AsIs, Lies::Transposed>(c, Own(s, Q, CHUNK, W), Own(s, STATE, W, W), CHUNK, W, W);
+        products_.template Add<Lies::AsIs, Lies::Transposed>(c, OwnParts(s, PA, CHUNK, CHUNK), U(s), CHUNK, W, CHUNK);
         products_.Close();
         const int64_t token = pair.first_token + chunk * CHUNK;
         StoreRows(o_[(token * tiling_.heads + pair.head + s) * W], c, pair.TokensOf(chunk), W, CHUNK, tiling_.heads * W);
         products_.Stored();
-        c = products_.Open();
-        Times<Lies::Transposed>(c, u, ColumnsOf(SUBS - 1), W);
-        if constexpr (!is_float) {
-            Times<Lies::Transposed>(c, rest_u, ColumnsOf(SUBS - 1), W);
-            Times<Lies::Transposed>(c, u, RestOfColumns(SUBS - 1), W);
-        }
+    }
+    __aicore__ inline void Change(uint32_t s) {
+        LocalTensor<float> c = products_.Open(s % AREAS);
+        products_.template Add<Lies::AsIs, Lies::AsIs>(c, U(s), ColumnsOf(s, SUBS - 1), W, W, CHUNK);
         products_.Close();
         StoreRows(Room<float>(s, Sizes().change, W * W), c, W, W, W, W);
         products_.Stored();
     }
 
-    /// c += A B for B of W columns.
-    template <Lies left, Lies right = Lies::AsIs>
-    __aicore__ inline void Times(const LocalTensor<float>& c, const Nz<T>& a, const Nz<T>& b, uint16_t m) {
-        products_.template Add<left, right>(c, a, b, m, W, right == Lies::Transposed ? W : CHUNK);
-    }
-
-    /// Keys of sub-chunks 0 to i, decayed to or from the middle of sub-chunk i.
-    __aicore__ inline static Nz<T> ColumnsOf(uint32_t i) { return At<T>(COLUMNS + FirstColumnRow(i) * W * sizeof(T), (i + 1) * SUB, W); }
-
-    __aicore__ inline static Nz<T> RestOfColumns(uint32_t i) { return At<T>(REST_COLUMNS + FirstColumnRow(i) * W * sizeof(T), (i + 1) * SUB, W); }
+    __aicore__ inline static Both<T> U(uint32_t s) { return Parts(Own(s, K, W, CHUNK), Own(s, REST_U, W, CHUNK)); }
+    __aicore__ inline static Both<T> Inverse(uint32_t s) { return OwnParts(s, PSOLUTION, CHUNK, CHUNK); }
 
     __aicore__ inline static constexpr KdaRoom Sizes() { return KdaRoom(W, sizeof(T), sizeof(M)); }
 
@@ -338,7 +480,7 @@ class KdaCube {
     GlobalTensor<int64_t> offsets_;
     GM_ADDR room_;
     Products products_;
-    bool ones_ = false;
+    bool minus_ = false;
 };
 
 }  // namespace ascend_k3

@@ -11,7 +11,7 @@ constexpr uint32_t CHUNK = 64, SUB = 16, SUBS = CHUNK / SUB;  // tokens of a chu
 /// that the inverse is merged in.
 struct KdaRoom {
     uint32_t rows, columns, columns_low, q_decayed, k_decayed, v, operands;  // of one of two slots of operands
-    uint32_t scores, diagonal, ones, state, change, kept, bytes;
+    uint32_t scores, diagonal, minus, state, change, kept, bytes;
 
     constexpr KdaRoom(uint32_t width, uint32_t element, uint32_t merged)
         : rows(0),                                                              // q and -b k from the middle [2 CHUNK, W]
@@ -22,12 +22,12 @@ struct KdaRoom {
           v(k_decayed + CHUNK * width * element),
           operands(v + CHUNK * width * element),
           scores(2 * operands),                                                 // diagonal blocks [2][SUB, CHUNK] float
-          diagonal(scores + 2 * SUB * CHUNK * 4),                               // inverses and their rest, A and its rest, [SUB, CHUNK]
-          ones(diagonal + SUB * CHUNK * 2 * (merged + element)),                // 1, -1 and -1 on the diagonal, [SUB, CHUNK]
-          state(ones + SUB * CHUNK * (2 * merged + element)),                   // S [W, W]
+          diagonal(scores + 2 * SUB * CHUNK * 4),                               // inverses, merged and as operand, and A, each with its rest
+          minus(diagonal + SUB * CHUNK * 2 * (merged + 2 * element)),           // -1 on the diagonal, in both types, [SUB, CHUNK]
+          state(minus + SUB * CHUNK * (merged + element)),                      // S [W, W]
           change(state + width * width * element),                              // [W, W] float
           kept(change + width * width * 4),                                     // float only: products on their way to L1
-          bytes(kept + (element == 4 ? (3 * CHUNK + width) * CHUNK * 4 : 0)) {}
+          bytes(kept + (element == 4 ? (2 * CHUNK + width) * CHUNK * 4 : 0)) {}
 };
 
 }  // namespace ascend_k3

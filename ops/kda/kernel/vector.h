@@ -126,17 +126,16 @@ class KdaVector {
         Wait<HardEvent::S_V>();
         constexpr uint32_t COUNT = SUB * CHUNK;
         LocalTensor<float> one = At<float>(INVERSE, COUNT);
-        LocalTensor<M> ones = At<M>(DONE, 2 * COUNT);
-        LocalTensor<T> minus = At<T>(DONE + 2 * COUNT * sizeof(M), COUNT);
+        LocalTensor<M> minus_merged = At<M>(DONE, COUNT);
+        LocalTensor<T> minus = At<T>(DONE + COUNT * sizeof(M), COUNT);
         Identity(one);
-        Blocks<M>(ones, one);
         Muls(one, one, -1.0f, COUNT);
         Barrier();
-        Blocks<M>(ones[COUNT], one);
+        Blocks<M>(minus_merged, one);
         Blocks<T>(minus, one);
         Wait<HardEvent::V_MTE3>();
-        DataCopy(Room<M>(Sizes().ones, 2 * COUNT), ones, 2 * COUNT);
-        DataCopy(Room<T>(Sizes().ones + 2 * COUNT * sizeof(M), COUNT), minus, COUNT);
+        DataCopy(Room<M>(Sizes().minus, COUNT), minus_merged, COUNT);
+        DataCopy(Room<T>(Sizes().minus + COUNT * sizeof(M), COUNT), minus, COUNT);
         Wait<HardEvent::MTE3_V>();
     }
 
@@ -401,8 +400,10 @@ class KdaVector {
                           BinaryRepeatParams(2, SUB, 2, CHUNK / 8, CHUNK, 0));
             Barrier();
         }
+        constexpr uint32_t MERGED = 2 * COUNT * sizeof(M), OPERAND = 2 * COUNT * sizeof(T);
         SendBlocks<M>(inverse, l, Sizes().diagonal, DONE);
-        SendBlocks<T>(a, l, Sizes().diagonal + 2 * COUNT * sizeof(M), DONE + 2 * COUNT * sizeof(M));
+        SendBlocks<T>(inverse, l, Sizes().diagonal + MERGED, DONE + MERGED);
+        SendBlocks<T>(a, l, Sizes().diagonal + MERGED + OPERAND, DONE + MERGED + OPERAND);
         Wait<HardEvent::MTE3_V>();
         CrossCoreSetFlag<2, PIPE_MTE3>(flag::DIAGONAL);
     }
@@ -426,9 +427,9 @@ class KdaVector {
             Barrier();
             Cast(scratch, done, RoundMode::CAST_NONE, LANES, SUB, UnaryRepeatParams(1, SUB, CHUNK / 8, 1));
             Barrier();
-            Sub(a, a, scratch, COUNT);
+            Sub(scratch, a, scratch, COUNT);
             Barrier();
-            Blocks<U>(done[COUNT], a);
+            Blocks<U>(done[COUNT], scratch);
         }
         Wait<HardEvent::V_MTE3>();
         DataCopy(Room<U>(room, 2 * COUNT), done, sizeof(U) == 2 ? 2 * COUNT : COUNT);
