@@ -33,8 +33,9 @@ class KdaCube {
     static constexpr uint32_t AREA_BYTES = PBELOW + PARTS * HALF * HALF * sizeof(M);
     static_assert(AREA + AREAS * AREA_BYTES <= 512 * 1024, "L1 of both SoCs has 512 KiB");
 
-    // events MTE2_MTE1 of a head, by what has been loaded; FIX_MTE1 has one a head
-    static constexpr int32_t OPERANDS_IN = 0, DIAGONAL_IN = 2, STATE_IN = 4;
+    // Events MTE2_MTE1: a head's inputs of the outputs, those from the vector cores' inverse, and a sub-chunk's of the
+    // scores. FIX_MTE1 has one a head, MTE1_MTE2 one for the room of a sub-chunk.
+    static constexpr int32_t WIDE_IN = 0, DIAGONAL_IN = 2, SUB_IN = 4;
 
    public:
     __aicore__ inline void Run(GM_ADDR offsets, GM_ADDR o, GM_ADDR workspace, const KdaTiling& tiling) {
@@ -44,20 +45,25 @@ class KdaCube {
         room_ = workspace + GetBlockIdx() * 2 * tiling.room;
         Zeros();
         products_.Begin();
+        for (uint32_t i = 0; i < SUBS; ++i) SetFlag<HardEvent::MTE1_MTE2>(i);
         for (int64_t index = GetBlockIdx(); index < tiling.pairs; index += GetBlockNum()) {
             const KdaPair pair(tiling, offsets_, index);
             for (uint32_t chunk = 0; chunk < pair.chunks; ++chunk) {
                 CrossCoreWaitFlag(flag::OPERANDS);
                 if (!minus_) BringMinus();
-                for (uint32_t s = 0; s < pair.heads; ++s) Scores(s, chunk % 2);
+                for (uint32_t s = 0; s < pair.heads; ++s) Scores(s, chunk % 2, 0, SUBS - 1);
+                CrossCoreWaitFlag(flag::OPERANDS);
+                for (uint32_t s = 0; s < pair.heads; ++s) Scores(s, chunk % 2, SUBS - 1, SUBS);
                 CrossCoreSetFlag<2, PIPE_FIX>(flag::SCORES);
-                CrossCoreWaitFlag(flag::DIAGONAL);
                 CrossCoreWaitFlag(flag::STATE);
+                if constexpr (!is_float)
+                    for (uint32_t s = 0; s < pair.heads; ++s) BringState(s);
+                CrossCoreWaitFlag(flag::DIAGONAL);
                 for (uint32_t s = 0; s < pair.heads; s += AREAS) Outputs(s, pair.heads - s < AREAS ? pair.heads - s : AREAS, pair, chunk);
-                CrossCoreSetFlag<2, PIPE_FIX>(flag::CHANGE);
             }
         }
         products_.End();
+        for (uint32_t i = 0; i < SUBS; ++i) WaitFlag<HardEvent::MTE1_MTE2>(i);
     }
 
    private:
@@ -212,18 +218,22 @@ class KdaCube {
     }
 
     // ---- the steps of a chunk ----
-    /// Rows q, -b k of each sub-chunk times the keys up to it. Diagonal blocks go to the vector cores; A below them to L1
-    /// as it is, -L where the inverse takes it.
-    __aicore__ inline void Scores(uint32_t s, uint32_t slot) {
+    /// Rows q, -b k of sub-chunks `begin` to `end` times the keys up to them. Diagonal blocks go to the vector cores; A
+    /// below them to L1 as it is, -L where the inverse takes it.
+    __aicore__ inline void Scores(uint32_t s, uint32_t slot, uint32_t begin, uint32_t end) {
         constexpr uint16_t M_ROWS = 2 * SUB;
         constexpr uint32_t LOWER = SUB * FRACTAL, BLOCK = M_ROWS * FRACTAL;  // in L0C: from q's rows to k's, to the next 16 columns
         GlobalTensor<float> scores = Room<float>(s, Sizes().scores, 2 * SUB * CHUNK);
-        BringOperands(s, slot);
-        Order<HardEvent::MTE1_FIX>();
+        BringSub(s, slot, begin);
+        if (begin == 0) Order<HardEvent::MTE1_FIX>();
         if constexpr (is_float) Order<HardEvent::MTE2_FIX>();
-        for (uint32_t i = 0; i < SUBS; ++i) {
-            LocalTensor<float> c = products_.Open(i % 2);
+        for (uint32_t i = begin; i < end; ++i) {
+            if (i + 1 < end) BringSub(s, slot, i + 1);
+            turn_ = 1 - turn_;
+            LocalTensor<float> c = products_.Open(turn_);
+            WaitFlag<HardEvent::MTE2_MTE1>(SUB_IN + i % 2);
             products_.template Add<Lies::AsIs, Lies::Transposed>(c, At(Shared<T>(ROWS, 2 * CHUNK, W), 2 * i * SUB, 0), ColumnsOf(s, i), M_ROWS, (i + 1) * SUB, W);
+            SetFlag<HardEvent::MTE1_MTE2>(i);
             products_.Close();
             StoreRows(scores[i * SUB], c[i * BLOCK], SUB, SUB, M_ROWS, CHUNK);
             StoreRows(scores[SUB * CHUNK + i * SUB], c[i * BLOCK + LOWER], SUB, SUB, M_ROWS, CHUNK);
@@ -233,38 +243,42 @@ class KdaCube {
             if (i >= 2) Keep(s, KEPT_BELOW, At(Own<M>(s, BELOW, HALF, HALF), (i - 2) * SUB, 0), c[LOWER], SUB, 2 * SUB, M_ROWS);
             products_.Stored();
             if constexpr (!is_float) {
-                if (i > 0) RestOfA(s, a, i);
+                if (i > 0) RestOfA(a, i);
             }
         }
-        Done(s);
-        if constexpr (is_float) Order<HardEvent::FIX_MTE2>();
+        if (end == SUBS) {
+            if constexpr (is_float)
+                Order<HardEvent::FIX_MTE2>();
+            else
+                BringWide(s, slot);
+            Done(s);
+        }
     }
     /// [-1; 0] times the rounded A leaves, in q's rows, what was lost.
-    __aicore__ inline void RestOfA(uint32_t s, const Pair<T>& a, uint32_t i) {
+    __aicore__ inline void RestOfA(const Pair<T>& a, uint32_t i) {
         Order<HardEvent::FIX_MTE1>();
-        LocalTensor<float> c = products_.Reopen(i % 2);
+        LocalTensor<float> c = products_.Reopen(turn_);
         products_.template Add<Lies::AsIs, Lies::AsIs>(c, Minus<T>(), a.number, 2 * SUB, i * SUB, SUB);
         products_.Close();
         StoreNz(a.rest, c, SUB, i * SUB, 2 * SUB);
         products_.Stored();
     }
 
-    __aicore__ inline void BringOperands(uint32_t s, uint32_t slot) {
+    /// Rows and keys of a sub-chunk.
+    __aicore__ inline void BringSub(uint32_t s, uint32_t slot, uint32_t i) {
         const KdaRoom sizes = Sizes();
         GlobalTensor<T> operands = Room<T>(s, slot * sizes.operands, sizes.operands / sizeof(T));
-        constexpr uint32_t EARLY = FirstColumnRow(SUBS - 1) * W;
-        const uint32_t columns = sizes.columns / sizeof(T), low = sizes.columns_low / sizeof(T);
-        Order<HardEvent::MTE1_MTE2>();
-        DataCopy(Shared<T>(ROWS, 2 * CHUNK, W).whole, operands[sizes.rows / sizeof(T)], 2 * WIDE);
-        DataCopy(LocalTensor<T>(TPosition::A1, COLUMNS, EARLY), operands[columns], EARLY);
-        DataCopy(Own(s, PKEYS, CHUNK, W).whole, operands[columns + EARLY], WIDE);
-        if constexpr (!is_float) {
-            DataCopy(LocalTensor<T>(TPosition::A1, COLUMNS + COLUMNS_BYTES, EARLY), operands[low], EARLY);
-            DataCopy(Own(s, PKEYS + WIDE * sizeof(T), CHUNK, W).whole, operands[low + EARLY], WIDE);
-        }
-        Order<HardEvent::MTE2_MTE1>();
-        if constexpr (!is_float) BringWide(s, slot);
+        const uint32_t first = FirstColumnRow(i) * W, count = (i + 1) * SUB * W;
+        WaitFlag<HardEvent::MTE1_MTE2>(i);
+        if (i == SUBS - 1 && (s == 0 || is_float)) Order<HardEvent::MTE1_MTE2>();  // the last keys of the chunk before
+        DataCopy(Shared<T>(ROWS, 2 * CHUNK, W).whole[2 * i * SUB * C0<T>], operands[sizes.rows / sizeof(T) + 2 * i * SUB * C0<T>],
+                 DataCopyParams(W / C0<T>, 2 * SUB, 2 * (CHUNK - SUB), 2 * (CHUNK - SUB)));
+        const Both<T> columns = ColumnsOf(s, i);
+        DataCopy(Number(columns).whole, operands[sizes.columns / sizeof(T) + first], count);
+        if constexpr (!is_float) DataCopy(columns.rest.whole, operands[sizes.columns_low / sizeof(T) + first], count);
+        SetFlag<HardEvent::MTE2_MTE1>(SUB_IN + i % 2);
     }
+    __aicore__ inline void BringState(uint32_t s) { DataCopy(Own(s, STATE, W, W).whole, Room<T>(s, Sizes().state, W * W), W * W); }
     /// q exp(G), -b k exp(G) and b v.
     __aicore__ inline void BringWide(uint32_t s, uint32_t slot) {
         const KdaRoom sizes = Sizes();
@@ -272,7 +286,7 @@ class KdaCube {
         DataCopy(Own(s, Q, CHUNK, W).whole, operands[sizes.q_decayed / sizeof(T)], WIDE);
         DataCopy(Own(s, K, CHUNK, W).whole, operands[sizes.k_decayed / sizeof(T)], WIDE);
         DataCopy(Own(s, V, CHUNK, W).whole, operands[sizes.v / sizeof(T)], WIDE);
-        SetFlag<HardEvent::MTE2_MTE1>(OPERANDS_IN + s);
+        SetFlag<HardEvent::MTE2_MTE1>(WIDE_IN + s);
     }
 
     /// A block of -L or A out of L0C to L1; float32 waits in the workspace until its head's turn.
@@ -296,6 +310,7 @@ class KdaCube {
             const KdaRoom sizes = Sizes();
             const uint32_t last = sizes.columns / sizeof(T) + FirstColumnRow(SUBS - 1) * W;
             DataCopy(Own(s, PKEYS, CHUNK, W).whole, Room<T>(s, slot * sizes.operands, sizes.operands / sizeof(T))[last], WIDE);
+            BringState(s);
             BringWide(s, slot);
         }
     }
@@ -308,8 +323,6 @@ class KdaCube {
         for (uint32_t s = first; s < end; ++s) {
             BringKept(s, chunk % 2);
             BringDiagonals(s);
-            DataCopy(Own(s, STATE, W, W).whole, Room<T>(s, Sizes().state, W * W), W * W);
-            SetFlag<HardEvent::MTE2_MTE1>(STATE_IN + s);
         }
         for (uint32_t s = first; s < end; ++s) Beside(s);
         for (uint32_t s = first; s < end; ++s) RestOfBeside(s);
@@ -322,8 +335,9 @@ class KdaCube {
         for (uint32_t s = first; s < end; ++s) Reads(s);
         for (uint32_t s = first; s < end; ++s) Writes(s);
         for (uint32_t s = first; s < end; ++s) PutRest(s, U(s), W, CHUNK);
-        for (uint32_t s = first; s < end; ++s) Output(s, pair, chunk);
         for (uint32_t s = first; s < end; ++s) Change(s);
+        if (end == pair.heads) CrossCoreSetFlag<2, PIPE_FIX>(flag::CHANGE);
+        for (uint32_t s = first; s < end; ++s) Output(s, pair, chunk);
     }
 
     __aicore__ inline void BringDiagonals(uint32_t s) {
@@ -429,7 +443,7 @@ class KdaCube {
     /// X (-b k exp(G)): how u reads the state.
     __aicore__ inline void Reads(uint32_t s) {
         Need(s);
-        WaitFlag<HardEvent::MTE2_MTE1>(OPERANDS_IN + s);
+        WaitFlag<HardEvent::MTE2_MTE1>(WIDE_IN + s);
         LocalTensor<float> c = products_.Open(s % AREAS);
         products_.template Add<Lies::AsIs, Lies::AsIs>(c, Inverse(s), Own(s, K, CHUNK, W), CHUNK, W, CHUNK);
         PutNumber(s, Own(s, READS, CHUNK, W), c, CHUNK, W);
@@ -437,7 +451,6 @@ class KdaCube {
     /// u, transposed. It takes the place of k.
     __aicore__ inline void Writes(uint32_t s) {
         Need(s);
-        WaitFlag<HardEvent::MTE2_MTE1>(STATE_IN + s);
         LocalTensor<float> c = products_.Open(s % AREAS);
         products_.template Add<Lies::Transposed, Lies::Transposed>(c, Own(s, V, CHUNK, W), Inverse(s), W, CHUNK, CHUNK);
         products_.template Add<Lies::AsIs, Lies::Transposed>(c, Own(s, STATE, W, W), Own(s, READS, CHUNK, W), W, CHUNK, W);
@@ -445,7 +458,6 @@ class KdaCube {
         PutNumber(s, Number(U(s)), c, W, CHUNK);
     }
     __aicore__ inline void Output(uint32_t s, const KdaPair& pair, uint32_t chunk) {
-        Need(s);
         LocalTensor<float> c = products_.Open(s % AREAS);
         products_.template Add<Lies::AsIs, Lies::Transposed>(c, Own(s, Q, CHUNK, W), Own(s, STATE, W, W), CHUNK, W, W);
         products_.template Add<Lies::AsIs, Lies::Transposed>(c, OwnParts(s, PA, CHUNK, CHUNK), U(s), CHUNK, W, CHUNK);
@@ -455,6 +467,7 @@ class KdaCube {
         products_.Stored();
     }
     __aicore__ inline void Change(uint32_t s) {
+        Need(s);
         LocalTensor<float> c = products_.Open(s % AREAS);
         products_.template Add<Lies::AsIs, Lies::AsIs>(c, U(s), ColumnsOf(s, SUBS - 1), W, W, CHUNK);
         products_.Close();
@@ -480,6 +493,7 @@ class KdaCube {
     GlobalTensor<int64_t> offsets_;
     GM_ADDR room_;
     Products products_;
+    int32_t turn_ = 0;  // half of L0C that the last scores are in
     bool minus_ = false;
 };
 

@@ -8,7 +8,7 @@ namespace ascend_k3 {
 
 using namespace AscendC;
 
-/// Ids of cross-core flags, each set once a chunk.
+/// Ids of cross-core flags, each set once a chunk, but OPERANDS twice: for the first three sub-chunks, and for all.
 namespace flag {
 constexpr uint16_t OPERANDS = 0;  // vector -> cube: what the products of a chunk need
 constexpr uint16_t SCORES = 1;    // cube -> vector: the diagonal blocks of A and L

@@ -15,6 +15,7 @@ class KdaVector {
     static constexpr uint32_t GROUP = 32 / sizeof(T), GROUPS = W / GROUP; // columns of an NZ group, groups
     static constexpr uint32_t BETA_GROUP = 32 / sizeof(B);
     static constexpr uint32_t SLOTS = 4, PIECE = 32;                      // buffers on their way out; rows of the state at a time
+    static constexpr int32_t INPUTS_IN = 2;                               // event MTE2_V; 0 and 1 are of Update
     using M = Merged<T>;
 
     // UB, in bytes
@@ -86,8 +87,8 @@ class KdaVector {
     __aicore__ inline static void Barrier() { PipeBarrier<PIPE_V>(); }
 
     // ---- instructions on tiles [rows, W] of floats ----
-    enum class Do { Add, Sub, Mul };
-    /// to = a op row, the same row for all.
+    enum class Do { Add, Sub, Mul, MulAdd };
+    /// to = a op row, the same row for all; MulAdd: to = to + a row.
     template <Do op>
     __aicore__ inline static void WithRow(const LocalTensor<float>& to, const LocalTensor<float>& a, const LocalTensor<float>& row, uint32_t rows) {
         const BinaryRepeatParams strides(1, 1, 1, LINE, LINE, 0);
@@ -95,6 +96,7 @@ class KdaVector {
             if constexpr (op == Do::Add) Add(to[h], a[h], row[h], LANES, rows, strides);
             if constexpr (op == Do::Sub) Sub(to[h], a[h], row[h], LANES, rows, strides);
             if constexpr (op == Do::Mul) Mul(to[h], a[h], row[h], LANES, rows, strides);
+            if constexpr (op == Do::MulAdd) MulAddDst(to[h], a[h], row[h], LANES, rows, strides);
         }
     }
     /// to = a times one number a row, given as blocks of eight of it.
@@ -164,6 +166,8 @@ class KdaVector {
         const uint64_t state = (static_cast<uint64_t>(pair.sequence) * tiling_.heads + head) * W * W;
         Begin(state);
         if (pair.chunks) SendState();
+        if constexpr (!is_float)
+            if (pair.chunks) Request(pair, head, 0);
         for (uint32_t chunk = 0; chunk < pair.chunks; ++chunk) {
             if (chunk == 0) Prepare(pair, head, 0);
             Invert();
@@ -181,7 +185,7 @@ class KdaVector {
     __aicore__ inline void Idle(uint32_t chunks) {
         for (uint32_t chunk = 0; chunk < chunks; ++chunk) {
             CrossCoreSetFlag<2, PIPE_MTE3>(flag::STATE);
-            CrossCoreSetFlag<2, PIPE_MTE3>(flag::OPERANDS);
+            for (uint32_t part = 0; part < 2; ++part) CrossCoreSetFlag<2, PIPE_MTE3>(flag::OPERANDS);
             CrossCoreWaitFlag(flag::SCORES);
             CrossCoreSetFlag<2, PIPE_MTE3>(flag::DIAGONAL);
             CrossCoreWaitFlag(flag::CHANGE);
@@ -202,14 +206,13 @@ class KdaVector {
     /// The operands of a chunk's products, sub-chunk by sub-chunk, to global memory.
     __aicore__ inline void Prepare(const KdaPair& pair, uint32_t head, uint32_t chunk) {
         GlobalTensor<T> slot = Room<T>((chunk % 2) * Sizes().operands, Sizes().operands / sizeof(T));
-        const uint32_t tokens = pair.TokensOf(chunk);
         Duplicate(Row(ANCHOR), 0.0f, W);
         for (uint32_t i = 0; i < SUBS; ++i) {
-            const uint32_t filled = tokens <= i * SUB ? 0 : tokens - i * SUB < SUB ? tokens - i * SUB : SUB;
-            Load(pair.first_token + chunk * CHUNK + i * SUB, head, filled);
+            Receive(pair, head, chunk * SUBS + i);
             Norms();
-            Decays(filled);
+            Decays(FilledOf(pair, chunk * SUBS + i));
             Operands(slot, i);
+            if (i == SUBS - 2) CrossCoreSetFlag<2, PIPE_MTE3>(flag::OPERANDS);
         }
         // exp(G_end) decays the state; exp(G_end - middle) what comes out of the last middle
         Exp(Row(DECAY + chunk % 2), Row(ANCHOR), W);
@@ -221,30 +224,44 @@ class KdaVector {
 
     enum : uint32_t { Q, K, G, V };
 
-    /// q, k, g, v and beta of up to 16 tokens as floats in work 0 to 3; rows without a token are zero.
-    __aicore__ inline void Load(int64_t token, uint32_t head, uint32_t filled) {
+    /// Asks for q, k, g, v and beta of a sub-chunk; rows without a token are zero.
+    __aicore__ inline void Request(const KdaPair& pair, uint32_t head, uint32_t sub) {
+        const uint32_t filled = FilledOf(pair, sub);
         if (filled < SUB) {
             for (uint32_t i = 0; i < 4; ++i) Duplicate(Input(i).template ReinterpretCast<uint16_t>(), uint16_t(0), TILE * sizeof(T) / 2);
             Duplicate(Beta().template ReinterpretCast<uint16_t>(), uint16_t(0), SUB * 16);
         }
         Wait<HardEvent::V_MTE2>();
         if (filled > 0) {
-            const uint32_t between = (tiling_.heads - 1) * W * sizeof(T);
-            const DataCopyExtParams rows(filled, W * sizeof(T), between, 0, 0);
-            const uint64_t at = (static_cast<uint64_t>(token) * tiling_.heads + head) * W;
-            DataCopyPad(Input(Q), q_[at], rows, DataCopyPadExtParams<T>{});
-            DataCopyPad(Input(K), k_[at], rows, DataCopyPadExtParams<T>{});
-            DataCopyPad(Input(G), g_[at], rows, DataCopyPadExtParams<T>{});
-            DataCopyPad(Input(V), v_[at], rows, DataCopyPadExtParams<T>{});
-            DataCopyPad(Beta(), beta_[static_cast<uint64_t>(token) * tiling_.heads + head],
-                        DataCopyExtParams(filled, sizeof(B), (tiling_.heads - 1) * sizeof(B), 0, 0), DataCopyPadExtParams<B>{true, 0, BETA_GROUP - 1, B(0)});
+            const DataCopyExtParams rows(filled, W * sizeof(T), (tiling_.heads - 1) * W * sizeof(T), 0, 0);
+            const uint64_t row = (static_cast<uint64_t>(pair.first_token) + sub * SUB) * tiling_.heads + head;
+            DataCopyPad(Input(Q), q_[row * W], rows, DataCopyPadExtParams<T>{});
+            DataCopyPad(Input(K), k_[row * W], rows, DataCopyPadExtParams<T>{});
+            DataCopyPad(Input(G), g_[row * W], rows, DataCopyPadExtParams<T>{});
+            DataCopyPad(Input(V), v_[row * W], rows, DataCopyPadExtParams<T>{});
+            DataCopyPad(Beta(), beta_[row], DataCopyExtParams(filled, sizeof(B), (tiling_.heads - 1) * sizeof(B), 0, 0), DataCopyPadExtParams<B>{true, 0, BETA_GROUP - 1, B(0)});
         }
-        Wait<HardEvent::MTE2_V>();
-        if constexpr (!is_float) {
+        SetFlag<HardEvent::MTE2_V>(INPUTS_IN);
+    }
+
+    /// Takes them as floats into work 0 to 3. Inputs of 16 bits have room of their own, which the next ones then fill.
+    __aicore__ inline void Receive(const KdaPair& pair, uint32_t head, uint32_t sub) {
+        if constexpr (is_float) Request(pair, head, sub);
+        WaitFlag<HardEvent::MTE2_V>(INPUTS_IN);
+        if constexpr (!is_float)
             for (uint32_t i = 0; i < 4; ++i) Cast(Work(i), Input(i), RoundMode::CAST_NONE, TILE);
-            if constexpr (!std::is_same_v<B, float>) Cast(BetaFloat(), Beta(), RoundMode::CAST_NONE, SUB * BETA_GROUP);
-            Barrier();
-        }
+        if constexpr (std::is_same_v<B, float>)
+            Adds(BetaFloat(), Beta(), 0.0f, SUB * BETA_GROUP);
+        else
+            Cast(BetaFloat(), Beta(), RoundMode::CAST_NONE, SUB * BETA_GROUP);
+        Barrier();
+        if constexpr (!is_float)
+            if (sub + 1 < pair.chunks * SUBS) Request(pair, head, sub + 1);
+    }
+
+    __aicore__ inline static uint32_t FilledOf(const KdaPair& pair, uint32_t sub) {
+        const uint32_t before = sub * SUB;
+        return pair.tokens <= before ? 0 : pair.tokens - before < SUB ? pair.tokens - before : SUB;
     }
 
     /// q <- scale q / |q|, k <- k / |k|, and b = sigmoid(beta). Work 2 (g) and 3 (v) stay; the out slots are scratch.
@@ -261,10 +278,7 @@ class KdaVector {
             Barrier();
         }
         Adds(Sums(), Sums(), 1e-6f, 2 * SUB);
-        if constexpr (std::is_same_v<B, float>)
-            WholeReduceSum(Strength(), Beta(), BETA_GROUP, SUB, 1, 1, 1);
-        else
-            WholeReduceSum(Strength(), BetaFloat(), BETA_GROUP, SUB, 1, 1, 2);
+        WholeReduceSum(Strength(), BetaFloat(), BETA_GROUP, SUB, 1, 1, BETA_GROUP * sizeof(float) / 32);
         Barrier();
         Sqrt(Sums(), Sums(), 2 * SUB);
         Muls(Strength(), Strength(), -1.0f, SUB);
@@ -287,7 +301,7 @@ class KdaVector {
 
     /// Work 2 <- the sum of the log decays since the start of the sub-chunk; the rows of exponents that follow from it.
     __aicore__ inline void Decays(uint32_t filled) {
-        LocalTensor<float> g = Work(G), other = At<float>(SCRATCH, TILE);
+        LocalTensor<float> g = Work(G);
         WithRow<Do::Add>(g, g, Row(BIAS), SUB);
         Barrier();
         Muls(g, g, slope_, TILE);
@@ -302,13 +316,18 @@ class KdaVector {
             Duplicate(g[filled * W], 0.0f, (SUB - filled) * W);
             Barrier();
         }
-        for (uint32_t step = 1; step < SUB; step *= 2) {
-            Add(other[step * W], g[step * W], g, (SUB - step) * W);
-            Adds(other, g, 0.0f, step * W);
+        // the second half of every 2, 4, 8 and 16 rows gets the last row of the first
+        for (uint32_t half = 1; half < SUB; half *= 2) {
+            const uint8_t stride = 2 * half * LINE;
+            for (uint32_t r = 0; r < (half < SUB / 2 ? half : 1); ++r)
+                for (uint32_t h = 0; h < W; h += LANES) {
+                    LocalTensor<float> rows = g[(half + r) * W + h], last = g[(half - 1) * W + h];
+                    if (half < SUB / 2)
+                        Add(rows, rows, last, LANES, SUB / (2 * half), BinaryRepeatParams(1, 1, 1, stride, stride, stride));
+                    else
+                        Add(rows, rows, last, LANES, half, BinaryRepeatParams(1, 1, 1, LINE, LINE, 0));
+                }
             Barrier();
-            const LocalTensor<float> swapped = g;
-            g = other;
-            other = swapped;
         }
     }
 
@@ -437,6 +456,8 @@ class KdaVector {
 
     /// S <- exp(G_end) S + what the chunk adds; and S to the cube, if another chunk follows.
     __aicore__ inline void Update(uint32_t parity, bool more) {
+        WithRow<Do::Mul>(At<float>(STATE, W * W), At<float>(STATE, W * W), Row(DECAY + parity), W);
+        Barrier();
         CrossCoreWaitFlag(flag::CHANGE);
         GlobalTensor<float> change = Room<float>(Sizes().change, W * W);
         Wait<HardEvent::V_MTE2>();
@@ -446,11 +467,8 @@ class KdaVector {
             if (piece >= 2) WaitFlag<HardEvent::V_MTE2>(half);
             DataCopy(added, change[piece * PIECE * W], PIECE * W);
             SetFlag<HardEvent::MTE2_V>(half);
-            WithRow<Do::Mul>(s, s, Row(DECAY + parity), PIECE);
             WaitFlag<HardEvent::MTE2_V>(half);
-            WithRow<Do::Mul>(added, added, Row(CHANGED + parity), PIECE);
-            Barrier();
-            Add(s, s, added, PIECE * W);
+            WithRow<Do::MulAdd>(s, added, Row(CHANGED + parity), PIECE);
             if (piece + 2 < W / PIECE) SetFlag<HardEvent::V_MTE2>(half);
         }
         Barrier();
