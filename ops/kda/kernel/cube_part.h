@@ -33,9 +33,9 @@ class KdaCube {
     static constexpr uint32_t AREA_BYTES = PBELOW + PARTS * HALF * HALF * sizeof(M);
     static_assert(AREA + AREAS * AREA_BYTES <= 512 * 1024, "L1 of both SoCs has 512 KiB");
 
-    // Events MTE2_MTE1: a head's inputs of the outputs, those from the vector cores' inverse, and a sub-chunk's of the
-    // scores. FIX_MTE1 has one a head, MTE1_MTE2 one for the room of a sub-chunk.
-    static constexpr int32_t WIDE_IN = 0, DIAGONAL_IN = 2, SUB_IN = 4;
+    // Events MTE2_MTE1: the inverses of the diagonal blocks of a head (and what was loaded before them), and a sub-chunk's
+    // operands of the scores. FIX_MTE1 has one a head, MTE1_MTE2 one for the room of a sub-chunk.
+    static constexpr int32_t DIAGONAL_IN = 0, SUB_IN = 2;
 
    public:
     __aicore__ inline void Run(GM_ADDR offsets, GM_ADDR o, GM_ADDR workspace, const KdaTiling& tiling) {
@@ -225,7 +225,6 @@ class KdaCube {
         constexpr uint32_t LOWER = SUB * FRACTAL, BLOCK = M_ROWS * FRACTAL;  // in L0C: from q's rows to k's, to the next 16 columns
         GlobalTensor<float> scores = Room<float>(s, Sizes().scores, 2 * SUB * CHUNK);
         BringSub(s, slot, begin);
-        if (begin == 0) Order<HardEvent::MTE1_FIX>();
         if constexpr (is_float) Order<HardEvent::MTE2_FIX>();
         for (uint32_t i = begin; i < end; ++i) {
             if (i + 1 < end) BringSub(s, slot, i + 1);
@@ -286,7 +285,6 @@ class KdaCube {
         DataCopy(Own(s, Q, CHUNK, W).whole, operands[sizes.q_decayed / sizeof(T)], WIDE);
         DataCopy(Own(s, K, CHUNK, W).whole, operands[sizes.k_decayed / sizeof(T)], WIDE);
         DataCopy(Own(s, V, CHUNK, W).whole, operands[sizes.v / sizeof(T)], WIDE);
-        SetFlag<HardEvent::MTE2_MTE1>(WIDE_IN + s);
     }
 
     /// A block of -L or A out of L0C to L1; float32 waits in the workspace until its head's turn.
@@ -443,7 +441,6 @@ class KdaCube {
     /// X (-b k exp(G)): how u reads the state.
     __aicore__ inline void Reads(uint32_t s) {
         Need(s);
-        WaitFlag<HardEvent::MTE2_MTE1>(WIDE_IN + s);
         LocalTensor<float> c = products_.Open(s % AREAS);
         products_.template Add<Lies::AsIs, Lies::AsIs>(c, Inverse(s), Own(s, K, CHUNK, W), CHUNK, W, CHUNK);
         PutNumber(s, Own(s, READS, CHUNK, W), c, CHUNK, W);
@@ -454,7 +451,6 @@ class KdaCube {
         LocalTensor<float> c = products_.Open(s % AREAS);
         products_.template Add<Lies::Transposed, Lies::Transposed>(c, Own(s, V, CHUNK, W), Inverse(s), W, CHUNK, CHUNK);
         products_.template Add<Lies::AsIs, Lies::Transposed>(c, Own(s, STATE, W, W), Own(s, READS, CHUNK, W), W, CHUNK, W);
-        Order<HardEvent::MTE1_FIX>();
         PutNumber(s, Number(U(s)), c, W, CHUNK);
     }
     __aicore__ inline void Output(uint32_t s, const KdaPair& pair, uint32_t chunk) {

@@ -175,10 +175,8 @@ class KdaVector {
             Update(chunk % 2, chunk + 1 < pair.chunks);
         }
         Wait<HardEvent::V_MTE3>();
-        Wait<HardEvent::MTE2_MTE3>();
         DataCopy(final_[state], At<float>(STATE, W * W), W * W);
         Wait<HardEvent::MTE3_V>();
-        Wait<HardEvent::MTE3_MTE2>();
     }
 
     /// The other vector core has the last head of an odd number: only the flags.
