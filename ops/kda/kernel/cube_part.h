@@ -18,12 +18,12 @@ class KdaCube {
     static constexpr uint32_t PARTS = is_float ? 1 : 2, AREAS = is_float ? 1 : 2;
 
     // L1, in bytes: what all heads use in turn
-    static constexpr uint32_t MINUS = 0, MINUS_MERGED = MINUS + SQUARE * sizeof(T), ROWS = MINUS_MERGED + SQUARE * sizeof(M);
+    static constexpr uint32_t MINUS = 0, MINUS_MERGED = MINUS + SQUARE * sizeof(T), ROWS = MINUS_MERGED + HALF * HALF * sizeof(M);
     static constexpr uint32_t COLUMNS = ROWS + 2 * WIDE * sizeof(T), COLUMNS_BYTES = FirstColumnRow(SUBS - 1) * W * sizeof(T);
     // and what each has: `P...` are pairs
     static constexpr uint32_t AREA = COLUMNS + PARTS * COLUMNS_BYTES;
     static constexpr uint32_t Q = 0, K = Q + WIDE * sizeof(T), V = K + WIDE * sizeof(T), STATE = V + WIDE * sizeof(T), PKEYS = STATE + W * W * sizeof(T);
-    static constexpr uint32_t PA = PKEYS + PARTS * WIDE * sizeof(T), PSOLUTION = PA + PARTS * SQUARE * sizeof(T);
+    static constexpr uint32_t PA = PKEYS + PARTS * WIDE * sizeof(T), PSOLUTION = PA + AREAS * PARTS * SQUARE * sizeof(T);
     static constexpr uint32_t READS = PSOLUTION + PARTS * SQUARE * sizeof(T), REST_U = READS + WIDE * sizeof(T);
     static constexpr uint32_t BESIDE = REST_U + (PARTS - 1) * WIDE * sizeof(T);                  // -L: blocks (1, 0) and (3, 2) [2][SUB, SUB]
     static constexpr uint32_t BELOW = BESIDE + 2 * SUB * SUB * sizeof(M);                        // -L: the lower left half [HALF, HALF]
@@ -33,9 +33,9 @@ class KdaCube {
     static constexpr uint32_t AREA_BYTES = PBELOW + PARTS * HALF * HALF * sizeof(M);
     static_assert(AREA + AREAS * AREA_BYTES <= 512 * 1024, "L1 of both SoCs has 512 KiB");
 
-    // Events MTE2_MTE1: the inverses of the diagonal blocks of a head (and what was loaded before them), and a sub-chunk's
-    // operands of the scores. FIX_MTE1 has one a head, MTE1_MTE2 one for the room of a sub-chunk.
-    static constexpr int32_t DIAGONAL_IN = 0, SUB_IN = 2;
+    // Events MTE2_MTE1: the inverses of the diagonal blocks of a head, a sub-chunk's operands of the scores, and what else
+    // a head's outputs take. FIX_MTE1 has one a head, MTE1_MTE2 one for the room of a sub-chunk, and one for that of inverses.
+    static constexpr int32_t DIAGONAL_IN = 0, SUB_IN = 2, WIDE_IN = 4, INVERSE_READ = SUBS;
 
    public:
     __aicore__ inline void Run(GM_ADDR offsets, GM_ADDR o, GM_ADDR workspace, const KdaTiling& tiling) {
@@ -45,25 +45,25 @@ class KdaCube {
         room_ = workspace + GetBlockIdx() * 2 * tiling.room;
         Zeros();
         products_.Begin();
-        for (uint32_t i = 0; i < SUBS; ++i) SetFlag<HardEvent::MTE1_MTE2>(i);
+        for (uint32_t i = 0; i <= INVERSE_READ; ++i) SetFlag<HardEvent::MTE1_MTE2>(i);
         for (int64_t index = GetBlockIdx(); index < tiling.pairs; index += GetBlockNum()) {
             const KdaPair pair(tiling, offsets_, index);
             for (uint32_t chunk = 0; chunk < pair.chunks; ++chunk) {
-                CrossCoreWaitFlag(flag::OPERANDS);
-                if (!minus_) BringMinus();
-                for (uint32_t s = 0; s < pair.heads; ++s) Scores(s, chunk % 2, 0, SUBS - 1);
-                CrossCoreWaitFlag(flag::OPERANDS);
-                for (uint32_t s = 0; s < pair.heads; ++s) Scores(s, chunk % 2, SUBS - 1, SUBS);
-                CrossCoreSetFlag<2, PIPE_FIX>(flag::SCORES);
+                if (chunk == 0) Scores(pair, 0);
                 CrossCoreWaitFlag(flag::STATE);
-                if constexpr (!is_float)
-                    for (uint32_t s = 0; s < pair.heads; ++s) BringState(s);
                 CrossCoreWaitFlag(flag::DIAGONAL);
-                for (uint32_t s = 0; s < pair.heads; s += AREAS) Outputs(s, pair.heads - s < AREAS ? pair.heads - s : AREAS, pair, chunk);
+                for (uint32_t s = 0; s < pair.heads; s += AREAS) {
+                    Chunk(s, pair.heads - s < AREAS ? pair.heads - s : AREAS, chunk);
+                    if constexpr (is_float) Output(s, pair, chunk);
+                }
+                CrossCoreSetFlag<2, PIPE_FIX>(flag::CHANGE);
+                if (chunk + 1 < pair.chunks) Scores(pair, chunk + 1);
+                if constexpr (!is_float)
+                    for (uint32_t s = 0; s < pair.heads; ++s) Output(s, pair, chunk);
             }
         }
         products_.End();
-        for (uint32_t i = 0; i < SUBS; ++i) WaitFlag<HardEvent::MTE1_MTE2>(i);
+        for (uint32_t i = 0; i <= INVERSE_READ; ++i) WaitFlag<HardEvent::MTE1_MTE2>(i);
     }
 
    private:
@@ -107,6 +107,14 @@ class KdaCube {
     __aicore__ inline static Nz<X> Number(const Pair<X>& x) {
         return x.number;
     }
+    template <class X>
+    __aicore__ inline static Nz<X> Rest(const Nz<X>& x) {
+        return x;
+    }
+    template <class X>
+    __aicore__ inline static Nz<X> Rest(const Pair<X>& x) {
+        return x.rest;
+    }
 
     /// Keys of sub-chunks 0 to i, decayed to or from the middle of sub-chunk i. The last ones are needed again.
     __aicore__ inline static Both<T> ColumnsOf(uint32_t s, uint32_t i) {
@@ -131,11 +139,11 @@ class KdaCube {
     /// Matrices that are zero outside of certain blocks, which alone are written from here on.
     __aicore__ inline void Zeros() {
         for (uint32_t s = 0; s < AREAS; ++s) {
-            Zero<T>(AREA + s * AREA_BYTES + PA, 2 * PARTS * SQUARE);
+            Zero<T>(AREA + s * AREA_BYTES + PA, (AREAS + 1) * PARTS * SQUARE);
             Zero<M>(AREA + s * AREA_BYTES + PMERGED, PARTS * 2 * HALF * HALF);
         }
         Zero<T>(MINUS, SQUARE);
-        Zero<M>(MINUS_MERGED, SQUARE);
+        Zero<M>(MINUS_MERGED, HALF * HALF);
         PipeBarrier<PIPE_MTE2>();
         Order<HardEvent::MTE2_FIX>();
     }
@@ -146,7 +154,7 @@ class KdaCube {
     /// -1 on the diagonal, when the vector cores have written it.
     __aicore__ inline void BringMinus() {
         constexpr uint32_t COUNT = SUB * CHUNK;
-        BringDiagonal(Shared<M>(MINUS_MERGED, CHUNK, CHUNK), Room<M>(0, Sizes().minus, COUNT));
+        BringHalf(Shared<M>(MINUS_MERGED, HALF, HALF).whole, Room<M>(0, Sizes().minus, COUNT), 1);
         BringDiagonal(Shared<T>(MINUS, CHUNK, CHUNK), Room<T>(0, Sizes().minus + COUNT * sizeof(M), COUNT));
         minus_ = true;
     }
@@ -157,13 +165,13 @@ class KdaCube {
         for (uint16_t g = 0; g < GROUPS; ++g)
             DataCopy(to.whole[g * CHUNK * C0<X>], from[g * SUB * C0<X>], DataCopyParams(SUBS, SUB, (GROUPS - 1) * SUB, GROUPS * CHUNK));
     }
-    /// The same four blocks to the diagonals of two matrices [HALF, HALF].
-    __aicore__ inline void BringHalves(const LocalTensor<M>& to, const GlobalTensor<M>& from) {
+    /// The first two or all of the four blocks to the diagonals of `count` matrices [HALF, HALF].
+    __aicore__ inline void BringHalf(const LocalTensor<M>& to, const GlobalTensor<M>& from, uint16_t count) {
         constexpr uint16_t GROUPS = SUB / C0<M>;
         for (uint16_t g = 0; g < GROUPS; ++g)
             for (uint16_t odd = 0; odd < 2; ++odd)
                 DataCopy(to[((odd * GROUPS + g) * HALF + odd * SUB) * C0<M>], from[(odd * GROUPS + g) * SUB * C0<M>],
-                         DataCopyParams(2, SUB, (2 * GROUPS - 1) * SUB, 2 * GROUPS * HALF - SUB));
+                         DataCopyParams(count, SUB, (2 * GROUPS - 1) * SUB, 2 * GROUPS * HALF - SUB));
     }
 
     // ---- L0C to L1 ----
@@ -214,59 +222,72 @@ class KdaCube {
     }
     template <class X>
     __aicore__ inline static Nz<X> Minus() {
-        return Shared<X>(std::is_same_v<X, T> ? MINUS : MINUS_MERGED, CHUNK, CHUNK);
+        if constexpr (std::is_same_v<X, T>)
+            return Shared<X>(MINUS, CHUNK, CHUNK);
+        else
+            return Shared<X>(MINUS_MERGED, HALF, HALF);
     }
 
     // ---- the steps of a chunk ----
+    __aicore__ inline void Scores(const KdaPair& pair, uint32_t chunk) {
+        CrossCoreWaitFlag(flag::OPERANDS);
+        if (!minus_) BringMinus();
+        for (uint32_t s = 0; s < pair.heads; ++s) Scores(s, chunk, 0, SUBS - 1);
+        CrossCoreWaitFlag(flag::OPERANDS);
+        for (uint32_t s = 0; s < pair.heads; ++s) Scores(s, chunk, SUBS - 1, SUBS);
+        CrossCoreSetFlag<2, PIPE_FIX>(flag::SCORES);
+        for (uint32_t s = 0; s < pair.heads; ++s) RestOfA(s, chunk);
+    }
+
     /// Rows q, -b k of sub-chunks `begin` to `end` times the keys up to them. Diagonal blocks go to the vector cores; A
     /// below them to L1 as it is, -L where the inverse takes it.
-    __aicore__ inline void Scores(uint32_t s, uint32_t slot, uint32_t begin, uint32_t end) {
+    __aicore__ inline void Scores(uint32_t s, uint32_t chunk, uint32_t begin, uint32_t end) {
         constexpr uint16_t M_ROWS = 2 * SUB;
         constexpr uint32_t LOWER = SUB * FRACTAL, BLOCK = M_ROWS * FRACTAL;  // in L0C: from q's rows to k's, to the next 16 columns
         GlobalTensor<float> scores = Room<float>(s, Sizes().scores, 2 * SUB * CHUNK);
-        BringSub(s, slot, begin);
+        BringSub(s, chunk, begin);
         if constexpr (is_float) Order<HardEvent::MTE2_FIX>();
+        const LocalTensor<float> all = begin == 0 ? products_.Open(s) : products_.Reopen(s);
         for (uint32_t i = begin; i < end; ++i) {
-            if (i + 1 < end) BringSub(s, slot, i + 1);
-            turn_ = 1 - turn_;
-            LocalTensor<float> c = products_.Open(turn_);
+            if (i + 1 < end) BringSub(s, chunk, i + 1);
+            const LocalTensor<float> c = all[i * M_ROWS * CHUNK];
             WaitFlag<HardEvent::MTE2_MTE1>(SUB_IN + i % 2);
+            products_.Next();
             products_.template Add<Lies::AsIs, Lies::Transposed>(c, At(Shared<T>(ROWS, 2 * CHUNK, W), 2 * i * SUB, 0), ColumnsOf(s, i), M_ROWS, (i + 1) * SUB, W);
             SetFlag<HardEvent::MTE1_MTE2>(i);
             products_.Close();
             StoreRows(scores[i * SUB], c[i * BLOCK], SUB, SUB, M_ROWS, CHUNK);
             StoreRows(scores[SUB * CHUNK + i * SUB], c[i * BLOCK + LOWER], SUB, SUB, M_ROWS, CHUNK);
-            const Both<T> a = At(OwnParts(s, PA, CHUNK, CHUNK), i * SUB, 0);
-            if (i > 0) Keep(s, KEPT_A, Number(a), c, SUB, i * SUB, M_ROWS);
+            if (i > 0) Keep(s, KEPT_A, Number(At(OfA(s, chunk), i * SUB, 0)), c, SUB, i * SUB, M_ROWS);
             if (i % 2) Keep(s, KEPT_BESIDE + i / 2 * SUB * SUB, Own<M>(s, BESIDE + i / 2 * SUB * SUB * sizeof(M), SUB, SUB), c[(i - 1) * BLOCK + LOWER], SUB, SUB, M_ROWS);
             if (i >= 2) Keep(s, KEPT_BELOW, At(Own<M>(s, BELOW, HALF, HALF), (i - 2) * SUB, 0), c[LOWER], SUB, 2 * SUB, M_ROWS);
-            products_.Stored();
-            if constexpr (!is_float) {
-                if (i > 0) RestOfA(a, i);
-            }
         }
+        products_.Stored();
         if (end == SUBS) {
-            if constexpr (is_float)
-                Order<HardEvent::FIX_MTE2>();
-            else
-                BringWide(s, slot);
+            if constexpr (is_float) Order<HardEvent::FIX_MTE2>();
             Done(s);
         }
     }
     /// [-1; 0] times the rounded A leaves, in q's rows, what was lost.
-    __aicore__ inline void RestOfA(const Pair<T>& a, uint32_t i) {
-        Order<HardEvent::FIX_MTE1>();
-        LocalTensor<float> c = products_.Reopen(turn_);
-        products_.template Add<Lies::AsIs, Lies::AsIs>(c, Minus<T>(), a.number, 2 * SUB, i * SUB, SUB);
-        products_.Close();
-        StoreNz(a.rest, c, SUB, i * SUB, 2 * SUB);
-        products_.Stored();
+    __aicore__ inline void RestOfA(uint32_t s, uint32_t chunk) {
+        if constexpr (!is_float) {
+            constexpr uint32_t TILE = 2 * SUB * CHUNK;  // of a sub-chunk in L0C
+            const Pair<T> a = OfA(s, chunk);
+            Need(s);
+            const LocalTensor<float> all = products_.Reopen(s);
+            for (uint32_t i = 1; i < SUBS; ++i)
+                products_.template Add<Lies::AsIs, Lies::AsIs>(all[i * TILE], Minus<T>(), At(a.number, i * SUB, 0), 2 * SUB, i * SUB, SUB);
+            products_.Close();
+            for (uint32_t i = 1; i < SUBS; ++i) StoreNz(At(a.rest, i * SUB, 0), all[i * TILE], SUB, i * SUB, 2 * SUB);
+            products_.Stored();
+            Done(s);
+        }
     }
 
     /// Rows and keys of a sub-chunk.
-    __aicore__ inline void BringSub(uint32_t s, uint32_t slot, uint32_t i) {
+    __aicore__ inline void BringSub(uint32_t s, uint32_t chunk, uint32_t i) {
         const KdaRoom sizes = Sizes();
-        GlobalTensor<T> operands = Room<T>(s, slot * sizes.operands, sizes.operands / sizeof(T));
+        GlobalTensor<T> operands = Operands(s, chunk);
         const uint32_t first = FirstColumnRow(i) * W, count = (i + 1) * SUB * W;
         WaitFlag<HardEvent::MTE1_MTE2>(i);
         if (i == SUBS - 1 && (s == 0 || is_float)) Order<HardEvent::MTE1_MTE2>();  // the last keys of the chunk before
@@ -279,9 +300,9 @@ class KdaCube {
     }
     __aicore__ inline void BringState(uint32_t s) { DataCopy(Own(s, STATE, W, W).whole, Room<T>(s, Sizes().state, W * W), W * W); }
     /// q exp(G), -b k exp(G) and b v.
-    __aicore__ inline void BringWide(uint32_t s, uint32_t slot) {
+    __aicore__ inline void BringWide(uint32_t s, uint32_t chunk) {
         const KdaRoom sizes = Sizes();
-        GlobalTensor<T> operands = Room<T>(s, slot * sizes.operands, sizes.operands / sizeof(T));
+        GlobalTensor<T> operands = Operands(s, chunk);
         DataCopy(Own(s, Q, CHUNK, W).whole, operands[sizes.q_decayed / sizeof(T)], WIDE);
         DataCopy(Own(s, K, CHUNK, W).whole, operands[sizes.k_decayed / sizeof(T)], WIDE);
         DataCopy(Own(s, V, CHUNK, W).whole, operands[sizes.v / sizeof(T)], WIDE);
@@ -298,29 +319,32 @@ class KdaCube {
     }
     __aicore__ inline GlobalTensor<float> Kept(uint32_t s, uint32_t element) const { return Room<float>(s, Sizes().kept + element * 4, SQUARE); }
     /// float32: all that Scores kept, and what the 16 bits have loaded by then.
-    __aicore__ inline void BringKept(uint32_t s, uint32_t slot) {
+    __aicore__ inline void BringKept(uint32_t s, uint32_t chunk) {
         if constexpr (is_float) {
-            const LocalTensor<float> a = Own<float>(s, PA, CHUNK, CHUNK).whole;
+            const LocalTensor<float> a = OfA(s, chunk).whole;
             for (uint32_t i = 1; i < SUBS; ++i)
                 DataCopy(a[i * SUB * C0<float>], Kept(s, KEPT_A)[i * SUB * C0<float>], DataCopyParams(i * SUB / C0<float>, SUB, CHUNK - SUB, CHUNK - SUB));
             DataCopy(Own<float>(s, BESIDE, 2 * SUB, SUB).whole, Kept(s, KEPT_BESIDE), 2 * SUB * SUB);
             DataCopy(Own<float>(s, BELOW, HALF, HALF).whole, Kept(s, KEPT_BELOW), HALF * HALF);
             const KdaRoom sizes = Sizes();
             const uint32_t last = sizes.columns / sizeof(T) + FirstColumnRow(SUBS - 1) * W;
-            DataCopy(Own(s, PKEYS, CHUNK, W).whole, Room<T>(s, slot * sizes.operands, sizes.operands / sizeof(T))[last], WIDE);
-            BringState(s);
-            BringWide(s, slot);
+            DataCopy(Own(s, PKEYS, CHUNK, W).whole, Operands(s, chunk)[last], WIDE);
         }
     }
 
-    /// From the inverses D of the diagonal blocks to the inverse of the chunk, and on to outputs and the state's change, for
-    /// `count` heads from `first` on.
-    __aicore__ inline void Outputs(uint32_t first, uint32_t count, const KdaPair& pair, uint32_t chunk) {
+    /// From the inverses of the diagonal blocks to the state's change, for `count` heads from `first` on.
+    __aicore__ inline void Chunk(uint32_t first, uint32_t count, uint32_t chunk) {
         const uint32_t end = first + count;
+        WaitFlag<HardEvent::MTE1_MTE2>(INVERSE_READ);
+        for (uint32_t s = first; s < end; ++s) {
+            BringKept(s, chunk);
+            BringDiagonals(s, chunk);
+        }
         Order<HardEvent::MTE1_MTE2>();
         for (uint32_t s = first; s < end; ++s) {
-            BringKept(s, chunk % 2);
-            BringDiagonals(s);
+            BringWide(s, chunk);
+            BringState(s);
+            SetFlag<HardEvent::MTE2_MTE1>(WIDE_IN + s);
         }
         for (uint32_t s = first; s < end; ++s) Beside(s);
         for (uint32_t s = first; s < end; ++s) RestOfBeside(s);
@@ -333,18 +357,17 @@ class KdaCube {
         for (uint32_t s = first; s < end; ++s) Reads(s);
         for (uint32_t s = first; s < end; ++s) Writes(s);
         for (uint32_t s = first; s < end; ++s) PutRest(s, U(s), W, CHUNK);
+        SetFlag<HardEvent::MTE1_MTE2>(INVERSE_READ);
         for (uint32_t s = first; s < end; ++s) Change(s);
-        if (end == pair.heads) CrossCoreSetFlag<2, PIPE_FIX>(flag::CHANGE);
-        for (uint32_t s = first; s < end; ++s) Output(s, pair, chunk);
     }
 
-    __aicore__ inline void BringDiagonals(uint32_t s) {
+    __aicore__ inline void BringDiagonals(uint32_t s, uint32_t chunk) {
         constexpr uint32_t COUNT = SUB * CHUNK, MERGED = 2 * COUNT * sizeof(M), OPERAND = 2 * COUNT * sizeof(T);
         const uint32_t at = Sizes().diagonal;
         for (uint32_t part = 0; part < PARTS; ++part) {
-            BringHalves(Own<M>(s, PMERGED + part * 2 * HALF * HALF * sizeof(M), 2 * HALF, HALF).whole, Room<M>(s, at + part * COUNT * sizeof(M), COUNT));
+            BringHalf(Own<M>(s, PMERGED + part * 2 * HALF * HALF * sizeof(M), 2 * HALF, HALF).whole, Room<M>(s, at + part * COUNT * sizeof(M), COUNT), 2);
             BringDiagonal(Own(s, PSOLUTION + part * SQUARE * sizeof(T), CHUNK, CHUNK), Room<T>(s, at + MERGED + part * COUNT * sizeof(T), COUNT));
-            BringDiagonal(Own(s, PA + part * SQUARE * sizeof(T), CHUNK, CHUNK), Room<T>(s, at + MERGED + OPERAND + part * COUNT * sizeof(T), COUNT));
+            BringDiagonal(part ? Rest(OfA(s, chunk)) : Number(OfA(s, chunk)), Room<T>(s, at + MERGED + OPERAND + part * COUNT * sizeof(T), COUNT));
         }
         SetFlag<HardEvent::MTE2_MTE1>(DIAGONAL_IN + s);
     }
@@ -441,6 +464,7 @@ class KdaCube {
     /// X (-b k exp(G)): how u reads the state.
     __aicore__ inline void Reads(uint32_t s) {
         Need(s);
+        WaitFlag<HardEvent::MTE2_MTE1>(WIDE_IN + s);
         LocalTensor<float> c = products_.Open(s % AREAS);
         products_.template Add<Lies::AsIs, Lies::AsIs>(c, Inverse(s), Own(s, K, CHUNK, W), CHUNK, W, CHUNK);
         PutNumber(s, Own(s, READS, CHUNK, W), c, CHUNK, W);
@@ -456,7 +480,7 @@ class KdaCube {
     __aicore__ inline void Output(uint32_t s, const KdaPair& pair, uint32_t chunk) {
         LocalTensor<float> c = products_.Open(s % AREAS);
         products_.template Add<Lies::AsIs, Lies::Transposed>(c, Own(s, Q, CHUNK, W), Own(s, STATE, W, W), CHUNK, W, W);
-        products_.template Add<Lies::AsIs, Lies::Transposed>(c, OwnParts(s, PA, CHUNK, CHUNK), U(s), CHUNK, W, CHUNK);
+        products_.template Add<Lies::AsIs, Lies::Transposed>(c, OfA(s, chunk), U(s), CHUNK, W, CHUNK);
         products_.Close();
         const int64_t token = pair.first_token + chunk * CHUNK;
         StoreRows(o_[(token * tiling_.heads + pair.head + s) * W], c, pair.TokensOf(chunk), W, CHUNK, tiling_.heads * W);
@@ -471,6 +495,9 @@ class KdaCube {
         products_.Stored();
     }
 
+    /// A. The next chunk's comes while this one's is still read, so 16 bits have two.
+    __aicore__ inline static Both<T> OfA(uint32_t s, uint32_t chunk) { return OwnParts(s, PA + chunk % AREAS * PARTS * SQUARE * sizeof(T), CHUNK, CHUNK); }
+    __aicore__ inline GlobalTensor<T> Operands(uint32_t s, uint32_t chunk) const { return Room<T>(s, chunk % 2 * Sizes().operands, Sizes().operands / sizeof(T)); }
     __aicore__ inline static Both<T> U(uint32_t s) { return Parts(Own(s, K, W, CHUNK), Own(s, REST_U, W, CHUNK)); }
     __aicore__ inline static Both<T> Inverse(uint32_t s) { return OwnParts(s, PSOLUTION, CHUNK, CHUNK); }
 
@@ -489,7 +516,6 @@ class KdaCube {
     GlobalTensor<int64_t> offsets_;
     GM_ADDR room_;
     Products products_;
-    int32_t turn_ = 0;  // half of L0C that the last scores are in
     bool minus_ = false;
 };
 
