@@ -34,8 +34,8 @@ class KdaCube {
     static_assert(AREA + AREAS * AREA_BYTES <= 512 * 1024, "L1 of both SoCs has 512 KiB");
 
     // Events MTE2_MTE1: the inverses of the diagonal blocks of a head, a sub-chunk's operands of the scores, and what else
-    // a head's outputs take. FIX_MTE1 has one a head, MTE1_MTE2 one for the room of a sub-chunk, and one for that of inverses.
-    static constexpr int32_t DIAGONAL_IN = 0, SUB_IN = 2, WIDE_IN = 4, INVERSE_READ = SUBS;
+    // a head's outputs take. FIX_MTE1 has one a head, MTE1_MTE2 one for the room of a sub-chunk.
+    static constexpr int32_t DIAGONAL_IN = 0, SUB_IN = 2, WIDE_IN = 4;
 
    public:
     __aicore__ inline void Run(GM_ADDR offsets, GM_ADDR o, GM_ADDR workspace, const KdaTiling& tiling) {
@@ -45,7 +45,7 @@ class KdaCube {
         room_ = workspace + GetBlockIdx() * 2 * tiling.room;
         Zeros();
         products_.Begin();
-        for (uint32_t i = 0; i <= INVERSE_READ; ++i) SetFlag<HardEvent::MTE1_MTE2>(i);
+        for (uint32_t i = 0; i < SUBS; ++i) SetFlag<HardEvent::MTE1_MTE2>(i);
         for (int64_t index = GetBlockIdx(); index < tiling.pairs; index += GetBlockNum()) {
             const KdaPair pair(tiling, offsets_, index);
             for (uint32_t chunk = 0; chunk < pair.chunks; ++chunk) {
@@ -63,7 +63,7 @@ class KdaCube {
             }
         }
         products_.End();
-        for (uint32_t i = 0; i <= INVERSE_READ; ++i) WaitFlag<HardEvent::MTE1_MTE2>(i);
+        for (uint32_t i = 0; i < SUBS; ++i) WaitFlag<HardEvent::MTE1_MTE2>(i);
     }
 
    private:
@@ -335,7 +335,7 @@ class KdaCube {
     /// From the inverses of the diagonal blocks to the state's change, for `count` heads from `first` on.
     __aicore__ inline void Chunk(uint32_t first, uint32_t count, uint32_t chunk) {
         const uint32_t end = first + count;
-        WaitFlag<HardEvent::MTE1_MTE2>(INVERSE_READ);
+        if constexpr (is_float) Order<HardEvent::MTE1_MTE2>();  // the head before used the same room
         for (uint32_t s = first; s < end; ++s) {
             BringKept(s, chunk);
             BringDiagonals(s, chunk);
@@ -357,7 +357,6 @@ class KdaCube {
         for (uint32_t s = first; s < end; ++s) Reads(s);
         for (uint32_t s = first; s < end; ++s) Writes(s);
         for (uint32_t s = first; s < end; ++s) PutRest(s, U(s), W, CHUNK);
-        SetFlag<HardEvent::MTE1_MTE2>(INVERSE_READ);
         for (uint32_t s = first; s < end; ++s) Change(s);
     }
 
