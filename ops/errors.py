@@ -11,3 +11,7 @@ class CheckpointError(ValueError):
 
 class NonFiniteError(RuntimeError):
     """A state or logits held NaN or an infinity and were refused."""
+
+
+class NoKernelError(ValueError):
+    """The operator has kernels, and none for these arguments; the reference computes them."""

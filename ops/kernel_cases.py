@@ -10,7 +10,7 @@ import importlib
 import math
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import torch
@@ -23,7 +23,7 @@ from ascend_k3.ops.soc import NAMES, SoC, soc
 from ascend_k3.ops.tolerances import RELATIVE_RMS, relative_rms
 
 # Folders of ops/ that have kernel/cases.py.
-OPERATORS = ("rms_norm", "attention_residual", "causal_conv1d", "route", "fused_experts", "situ_glu", "mx")
+OPERATORS = ("kda", "rms_norm", "attention_residual", "causal_conv1d", "route", "fused_experts", "situ_glu", "mx")
 MOST_BYTES = 1.1  # of cost.py's, at the judged shapes
 
 
@@ -36,6 +36,7 @@ class Case:
     memory may be `MOST_BYTES` times those of the cost; small and tail shapes are printed only.
     mutated: tried in the mutation suite: small, with several tiles on each of two cores.
     exact: the outputs have to be those of the reference bit for bit (codes, ids). socs: where the kernel exists.
+    tolerances: of the outputs' relative RMS error, by dtype (ops/tolerances.py).
     """
 
     name: str
@@ -46,6 +47,7 @@ class Case:
     exact: bool = False
     mutated: bool = False
     socs: tuple[str, ...] = NAMES
+    tolerances: Mapping[torch.dtype, float] = field(default_factory=lambda: RELATIVE_RMS)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -64,7 +66,7 @@ class Outcome:
 
     @property
     def ok(self) -> bool:
-        right = self.error <= (0.0 if self.case.exact else RELATIVE_RMS[self.case.dtype])
+        right = self.error <= (0.0 if self.case.exact else self.case.tolerances[self.case.dtype])
         return right and self.hazards == 0 and (not self.case.judged or self.bytes_ratio <= MOST_BYTES)
 
 

@@ -20,6 +20,7 @@ import torch
 from torch import Tensor
 
 from ascend_k3.ops import backends
+from ascend_k3.ops.errors import NoKernelError
 
 LIBRARY = torch.library.Library("ascend_k3", "FRAGMENT")
 
@@ -47,7 +48,8 @@ def register(
         backward: `backward(grads, needs, *arguments)` returns one gradient for each differentiable argument, and an
             empty tensor where `needs` is false. Left out, the reference is recomputed under autograd.
         no_gradient: for an operator without a gradient, the sentence of the RuntimeError that its backward pass raises.
-        kernel: the same arguments; launches the operator's Ascend C kernels. None: it has none.
+        kernel: the same arguments; launches the operator's Ascend C kernels, or raises NoKernelError for arguments
+            that they are not made for. None: it has none.
     """
     LIBRARY.define(name + signature)
     # Without a gradient of its own an operator is opaque: what it writes in place must not drag a graph along.
@@ -64,9 +66,14 @@ def register(
 def _on_cpu(name: str, reference: Function, kernel: Function | None) -> Function:
     def compute(*arguments: Any) -> Any:
         if backends.current().name == "emulator":
-            if kernel is not None:
-                return kernel(*arguments)
-            backends.without_kernel(name)
+            try:
+                if kernel is not None:
+                    return kernel(*arguments)
+                backends.without_kernel(name)
+            except NoKernelError:
+                if backends.current().missing == "refuse":
+                    raise
+                backends.without_kernel(name)
         return reference(*arguments)
 
     return compute

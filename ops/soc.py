@@ -38,6 +38,7 @@ class SoC:
     vector_issue: vector instructions that a core starts in a cycle at most.
     gm_bytes_per_second: global memory, both directions together.
     gm_granularity: bytes of global memory that one access fetches at least.
+    l2_bytes, l2_bytes_per_second: the cache before it that all cores share, both directions together.
     memory_bytes: size of global memory.
     path_bytes_per_second, path_bytes_per_cycle: what one core moves from memory to memory, "GM->UB"; each path is in
         one of the two, as its source states it, and `path_rate` reads both.
@@ -57,6 +58,8 @@ class SoC:
     vector_issue: int
     gm_bytes_per_second: float
     gm_granularity: int
+    l2_bytes: int
+    l2_bytes_per_second: float
     memory_bytes: int
     path_bytes_per_second: Mapping[str, float]
     path_bytes_per_cycle: Mapping[str, float]
@@ -178,6 +181,8 @@ _DAV_2201: _Facts = {
     "vector_bytes_per_cycle": (256, "asc-devkit: 128 lanes of 16 bits or 64 of 32 in a cycle"),
     "vector_issue": (1, "Ascend C documentation: the vector pipe runs its instructions in order, one at a time"),
     "gm_granularity": (512, "Huawei Connect 2025"),
+    "l2_bytes": (192 << 20, "asc-devkit READMEs; of a die"),
+    "l2_bytes_per_second": (5e12, "asc-devkit READMEs, about"),
     "path_bytes_per_second": (_PATHS, "cost model of pto-isa, effective rates of one core; asc-devkit"),
     "path_bytes_per_cycle": ({}, "no path of dav-2201 is stated by the cycle"),
 }
@@ -222,6 +227,8 @@ _DAV_3510: _Facts = {
         "CANN 9.0 best practices, Instruction Dual-Issue: two independent instructions of a vector function in a cycle",
     ),
     "gm_granularity": (128, "Huawei Connect 2025"),
+    "l2_bytes": (128 << 20, "asc-devkit READMEs, 950PR; the 950DT's is not published, the same is taken"),
+    "l2_bytes_per_second": (5.2e12, "asc-devkit READMEs, 950PR, about; 950DT: not published, the same is taken"),
     "path_bytes_per_second": (
         {**_PATHS, "L1->L0B": 2 * _PATHS["L1->L0B"]},
         "cost model of pto-isa, of dav-2201; asc-devkit: L1->L0B is twice as fast on dav-3510",

@@ -88,7 +88,8 @@ class Estimate:
     pipes: work of each pipe on the core where it has most. critical_path: the end of the last core, with the overlap
     that the kernel's own events allow and no wait for a shared memory. A vector function of dav-3510 takes the cycles
     of its register instructions at the rate at which they start, see runtime/function.cpp; its latencies and its start
-    are not published and not in it. memory: bytes of global memory over its rate.
+    are not published and not in it. memory: bytes of global memory over its rate;
+    those of a workspace that fits into the shared cache, over the rate of that.
     waves: how often the cores have to be filled for all blocks. seconds: the larger of critical path (times waves) and
     memory; bound: what that is, the busiest pipe of the longest core or "memory".
     """
@@ -179,7 +180,12 @@ class Report:
         critical = _end(longest)
         available = {"AIC": self.soc.cube_cores, "AIV": self.soc.vector_cores}
         waves = max(-(-sum(core["role"] == role for core in cores) // count) for role, count in available.items())
-        memory = self.counters.gm_bytes / self.soc.gm_bytes_per_second
+        counters = self.counters
+        cached = counters.read["workspace"] + counters.written["workspace"] if self._workspace_fits() else 0
+        memory = max(
+            (counters.gm_bytes - cached) / self.soc.gm_bytes_per_second,
+            counters.gm_bytes / self.soc.l2_bytes_per_second if cached else 0.0,
+        )
         seconds = max(critical * waves, memory)
         busiest = max(longest["pipes"], key=lambda pipe: float(longest["pipes"][pipe]["busy"]))
         return Estimate(
@@ -190,6 +196,10 @@ class Report:
             seconds=seconds,
             bound="memory" if memory >= critical * waves else busiest,
         )
+
+    def _workspace_fits(self) -> bool:
+        size = sum(buffer["bytes"] for buffer in self.data["buffers"] if USES[buffer["use"]] == "workspace")
+        return bool(size <= self.soc.l2_bytes)
 
     @property
     def timeline(self) -> list[Event]:

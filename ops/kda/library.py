@@ -6,6 +6,7 @@ import torch
 from torch import Tensor
 
 from ascend_k3.ops.kda import reference
+from ascend_k3.ops.kda.kernel import launch
 from ascend_k3.ops.library import compute_dtype, register
 
 
@@ -40,6 +41,7 @@ register(
     _fake_kda,
     differentiable=("q", "k", "v", "g", "beta", "A_log", "dt_bias", "initial_state"),
     backward=reference.kda_backward,
+    kernel=launch.kda,
 )
 register(
     "kda_decode",

@@ -12,7 +12,6 @@ from ascend_k3 import ops
 from ascend_k3.ops import kernel_cases
 from ascend_k3.ops.emulator import mutants
 from ascend_k3.ops.kernel_cases import Case
-from ascend_k3.ops.tolerances import RELATIVE_RMS
 
 SOCS = ("a3", "950pr")
 SEEDS = 10
@@ -22,7 +21,7 @@ def assert_case(case: Case, chip: str) -> None:
     """Require what `ascend-k3 kernels test` does: no hazard, the reference's result, the cost's bytes."""
     outcome = kernel_cases.run(case, chip)
     assert [str(hazard) for report in outcome.reports for hazard in report.hazards] == []
-    assert outcome.error <= (0.0 if case.exact else RELATIVE_RMS[case.dtype])
+    assert outcome.error <= (0.0 if case.exact else case.tolerances[case.dtype])
     assert not case.judged or outcome.bytes_ratio <= kernel_cases.MOST_BYTES
     assert outcome.reports
 

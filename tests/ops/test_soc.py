@@ -109,6 +109,8 @@ def test_memories(name: str) -> None:
     assert facts.mmad_alignment == KIB
     assert all(facts.capacity[memory] % facts.alignment[memory] == 0 for memory in facts.capacity)
     assert facts.gm_granularity == {2201: 512, 3510: 128}[facts.arch]
+    assert facts.l2_bytes == {2201: 192, 3510: 128}[facts.arch] << 20
+    assert facts.l2_bytes_per_second == {2201: 5e12, 3510: 5.2e12}[facts.arch]
     assert facts.memory_bytes == {"a2": 64, "a3": 64, "950pr": 128, "950dt": 144}[name] << 30
 
 

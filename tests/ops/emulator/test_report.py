@@ -62,7 +62,7 @@ def test_the_estimate_has_the_overlap_of_the_events(source: Any, chip: str) -> N
     # the second load runs while the first tile is added and stored; the scalar issues the first in one cycle
     issued, first_stored = 1 / facts.clock_hz, load + add + 2 * store
     assert found.critical_path == pytest.approx(issued + max(first_stored, 2 * load + add) + 2 * store)
-    assert found.memory == pytest.approx((4 * BLOCKS + 2) * TILE_BYTES / facts.gm_bytes_per_second)
+    assert found.memory == pytest.approx(4 * BLOCKS * TILE_BYTES / facts.gm_bytes_per_second)
     assert (found.seconds, found.bound, found.waves) == (found.critical_path, "MTE3", 1)
     # a barrier over all pipes takes the overlap away
     one_after_the_other = launch(source, "serial", chip).estimate()
@@ -74,7 +74,15 @@ def test_more_blocks_than_cores_come_in_waves_and_slow_memory_bounds(source: Any
     few = launch(source, "overlapped", on=soc("a3").with_(vector_cores=1)).estimate()
     assert few.waves == 2 and few.seconds == pytest.approx(2 * few.critical_path)
     slow = launch(source, "overlapped", on=soc("a3").with_(gm_bytes_per_second=1e9)).estimate()
-    assert slow.bound == "memory" and slow.seconds == pytest.approx((4 * BLOCKS + 2) * TILE_BYTES / 1e9)
+    assert slow.bound == "memory" and slow.seconds == pytest.approx(4 * BLOCKS * TILE_BYTES / 1e9)
+
+
+def test_a_workspace_costs_the_shared_cache_or_memory_where_it_does_not_fit(source: Any) -> None:
+    everything = (4 * BLOCKS + 2) * TILE_BYTES
+    cached = launch(source, "overlapped", on=soc("a3").with_(l2_bytes_per_second=1e9)).estimate()
+    assert cached.memory == pytest.approx(everything / 1e9)
+    small = soc("a3").with_(l2_bytes=BLOCKS * 2 * TILE_BYTES - 1, l2_bytes_per_second=1e9)
+    assert launch(source, "overlapped", on=small).estimate().memory == pytest.approx(everything / 1.6e12)
 
 
 def test_the_timeline_is_the_instructions_in_order(source: Any) -> None:
