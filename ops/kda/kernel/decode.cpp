@@ -81,7 +81,6 @@ class KdaDecode {
     }
 
    private:
-    __aicore__ inline static void Barrier() { PipeBarrier<PIPE_V>(); }
     __aicore__ inline LocalTensor<float> Small(uint32_t first) const { return small_.Get<float>()[first]; }
     __aicore__ inline LocalTensor<float> Bound() const { return Small(0); }        // lower_bound, 64 times
     __aicore__ inline LocalTensor<float> Ones() const { return Small(64); }
@@ -132,7 +131,7 @@ class KdaDecode {
         Duplicate(Numerator(), tiling_.scale, 16);
         Duplicate(Sums(), 0.0f, 16);  // Brcb takes numbers by eight, also beyond the last token's
         Duplicate(factors_.Get<float>(), 0.0f, (tokens_ * both_ + 7) / 8 * 8);
-        Barrier();
+        PipeBarrier<PIPE_V>();
         uint64_t even[2] = {0x5555, 0};
         Duplicate(Numerator(), 1.0f, even, 1, 1, BLOCK);
     }
@@ -175,57 +174,57 @@ class KdaDecode {
             beta = BetaOf(in);
         else
             Cast(beta, BetaOf(in), RoundMode::CAST_NONE, BLOCK, tokens_, UnaryRepeatParams(1, 1, 1, 1));
-        if constexpr (!is_float) Barrier();
+        if constexpr (!is_float) PipeBarrier<PIPE_V>();
         Products<0>(raw, raw, 1, LINE);
         OnRows<Do::Add>(decay, gate, BiasOf(in), tokens_, LINE, LINE, 0);
         Muls(Strength(), beta, -1.0f, tokens_ * BLOCK);
         Exp(Slope(), BiasOf(in)[W], BLOCK);
-        Barrier();
+        PipeBarrier<PIPE_V>();
         if constexpr (W > LANES) Products<1>(raw, raw, 1, LINE);
         Muls(Slope(), Slope(), -1.0f, BLOCK);
         Exp(Strength(), Strength(), tokens_ * BLOCK);
-        Barrier();
+        PipeBarrier<PIPE_V>();
         WholeReduceSum(Sums(), products, LANES, both_, 1, 1, BLOCK);
         Mul(decay, decay, Slope(), LANES, tokens_ * W / LANES, BinaryRepeatParams(1, 1, 0, BLOCK, BLOCK, 0));
         Adds(Strength(), Strength(), 1.0f, tokens_ * BLOCK);
-        Barrier();
+        PipeBarrier<PIPE_V>();
         Adds(Norms(), Sums(), 1e-6f, 16);
         Exp(decay, decay, tokens_ * W);
         Div(Strength(), Ones(), Strength(), tokens_ * BLOCK);
-        Barrier();
+        PipeBarrier<PIPE_V>();
         Sqrt(Norms(), Norms(), 16);
         Adds(decay, decay, 1.0f, tokens_ * W);
         Muls(Minus(), Strength(), -1.0f, tokens_ * BLOCK);
-        Barrier();
+        PipeBarrier<PIPE_V>();
         Div(Norms(), Numerator(), Norms(), 16);
         Div(decay, Bound(), decay, LANES, tokens_ * W / LANES, BinaryRepeatParams(1, 1, 1, BLOCK, 0, BLOCK));
-        Barrier();
+        PipeBarrier<PIPE_V>();
         Brcb(OfNorms(), Norms(), (both_ + 7) / 8, BrcbRepeatParams(1, 8));
         Exp(decay, decay, tokens_ * W);
-        Barrier();
+        PipeBarrier<PIPE_V>();
         ScaleRows(keys, raw, OfNorms(), tokens_, 2);
         Mul(OfNorms(), OfNorms(), Minus(), BLOCK, tokens_, BinaryRepeatParams(1, 1, 1, 2, 2, 1));
         for (uint32_t t = 1; t < tokens_; ++t) {
-            Barrier();
+            PipeBarrier<PIPE_V>();
             Mul(Decay(t), Decay(t), Decay(t - 1), W);
         }
-        Barrier();
+        PipeBarrier<PIPE_V>();
         Div(keys, keys, decay, tokens_ * W);
         ScaleRows(k_and_q, raw, OfNorms(), both_, 1);
         heads_.FreeTensor(in);
-        Barrier();
+        PipeBarrier<PIPE_V>();
         OnRows<Do::Mul>(k_and_q, k_and_q, decay, tokens_, 2 * LINE, 2 * LINE, LINE);
         OnRows<Do::Mul>(k_and_q[W], k_and_q[W], decay, tokens_, 2 * LINE, 2 * LINE, LINE);
-        Barrier();
+        PipeBarrier<PIPE_V>();
         Products<0>(k_and_q, keys, tokens_, 0);
-        Barrier();
+        PipeBarrier<PIPE_V>();
         if constexpr (W > LANES) {
             Products<1>(k_and_q, keys, tokens_, 0);
-            Barrier();
+            PipeBarrier<PIPE_V>();
         }
         WholeReduceSum(factors_.Get<float>(), products, LANES, tokens_ * both_, 1, 1, BLOCK);
         if (kept_ > 0) OnRows<Do::Mul>(keys, keys, Decay(kept_ - 1), kept_, LINE, LINE, 0);
-        Barrier();
+        PipeBarrier<PIPE_V>();
         Brcb(Factors(), factors_.Get<float>(), (tokens_ * both_ + 7) / 8, BrcbRepeatParams(1, 8));
     }
 
@@ -254,11 +253,11 @@ class KdaDecode {
             v = in;
         else
             Cast(v, in, RoundMode::CAST_NONE, tokens_ * rows_);
-        Barrier();
+        PipeBarrier<PIPE_V>();
         MulAddDst(u_and_o, v, Strength(), rows_, tokens_, BinaryRepeatParams(1, 1, 0, 2 * a_row, a_row, 1));
         for (uint32_t s = 0; s < tokens_; ++s) {
             const uint32_t next = 2 * s + 1;
-            Barrier();  // row 2 s is u_s now: into all that follow
+            PipeBarrier<PIPE_V>();  // row 2 s is u_s now: into all that follow
             MulAddDst(u_and_o[next * rows_], u_and_o[2 * s * rows_], Factors()[(s * both_ + next) * BLOCK], rows_, both_ - next,
                       BinaryRepeatParams(1, 1, 0, a_row, 0, 1));
         }
@@ -266,7 +265,7 @@ class KdaDecode {
         if (kept_ > 0)
             for (uint32_t h = 0; h < W; h += LANES) Mul(result[h], state[h], Decay(kept_ - 1)[h], LANES, rows_, BinaryRepeatParams(1, 1, 1, LINE, pitch, 0));
         slices_.FreeTensor(state);
-        Barrier();
+        PipeBarrier<PIPE_V>();
         LocalTensor<T> o = OutputOf(result);
         if constexpr (is_float)
             Copy(o, u_and_o[rows_], rows_, tokens_, CopyRepeatParams(1, 1, a_row, 2 * a_row));
@@ -274,7 +273,7 @@ class KdaDecode {
             Cast(o, u_and_o[rows_], RoundMode::CAST_RINT, rows_, tokens_, UnaryRepeatParams(1, 1, a_row / 2, 2 * a_row));
         for (uint32_t s = 0; s < kept_; ++s) Brcb(products[s * rows_ * BLOCK], u_and_o[2 * s * rows_], a_row, BrcbRepeatParams(1, 8));
         for (uint32_t s = 0; s < kept_; ++s) {
-            Barrier();
+            PipeBarrier<PIPE_V>();
             for (uint32_t h = 0; h < W; h += LANES)
                 MulAddDst(result[h], products[s * rows_ * BLOCK], Keys()[s * W + h], LANES, rows_, BinaryRepeatParams(1, 0, 1, LINE, 1, 0));
         }
@@ -294,7 +293,7 @@ class KdaDecode {
                 else
                     MulAddDst(to, part, of, LANES, both_, strides);
             }
-            Barrier();
+            PipeBarrier<PIPE_V>();
         }
     }
 
