@@ -1,4 +1,4 @@
-// Kimi Delta Attention, one to eight tokens a sequence, on a pool of states in place (docs/kda.md).
+// Kimi Delta Attention, one to eight tokens a sequence, on a pool of states in place.
 //
 // With D_t the product of the decays of tokens 0 to t, every token is expressed by the state S before them all:
 //
@@ -6,7 +6,8 @@
 //     o_t =           S (q_t D_t)     + sum over s <= t of (q_t D_t . k_s / D_s) u_s
 //     S'  = S D_a + sum over s <= a of u_s (k_s D_a / D_s)^T,        a the last accepted token
 //
-// S [V, K] is read once and written once, and nothing of a token reaches an earlier one. 1 / D_t is at most exp(40).
+// S [V, K] is read once and written once, and nothing of a token reaches an earlier one. Bounds from -5 on keep 1 / D_t below
+// exp(40): no quotient of decays leaves float32, and each is a product, without the rounding of long sums of logs.
 // Rows of k and q stand in turn, k_0, q_0, k_1, ..., so those of u and o.
 // DTYPE of q, k, v, g and o: bfloat16_t or float; BETA of beta: the same, or float; WIDTH of the heads: 64 or 128.
 #include "ascend_k3/infinities.h"
@@ -26,8 +27,8 @@ class KdaDecode {
     static constexpr uint32_t BETA_GROUP = BLOCK_BYTES / sizeof(B);
 
    public:
-    __aicore__ inline KdaDecode(TPipe& pipe, GM_ADDR q, GM_ADDR k, GM_ADDR v, GM_ADDR g, GM_ADDR beta, GM_ADDR A_log, GM_ADDR dt_bias, GM_ADDR slots, GM_ADDR accepted,
-                                GM_ADDR states, GM_ADDR o, const KdaDecodeTiling& tiling)
+    __aicore__ inline KdaDecode(TPipe& pipe, GM_ADDR q, GM_ADDR k, GM_ADDR v, GM_ADDR g, GM_ADDR beta, GM_ADDR A_log, GM_ADDR dt_bias, GM_ADDR slots,
+                                GM_ADDR accepted, GM_ADDR states, GM_ADDR o, const KdaDecodeTiling& tiling)
         : tiling_(tiling), tokens_(tiling.tokens), rows_(tiling.rows), both_(2 * tiling.tokens), room_(tiling.tokens, W, tiling.rows, sizeof(T)) {
         q_.SetGlobalBuffer(reinterpret_cast<__gm__ T*>(q));
         k_.SetGlobalBuffer(reinterpret_cast<__gm__ T*>(k));
@@ -94,6 +95,8 @@ class KdaDecode {
 
     __aicore__ inline LocalTensor<float> Decay(uint32_t token) const { return decay_.Get<float>()[token * W]; }  // D_t
     __aicore__ inline LocalTensor<float> Keys() const { return keys_.Get<float>(); }
+    /// Products of key s with rows b k D and q D, [tokens, 2 tokens], and behind them each eight times.
+    __aicore__ inline LocalTensor<float> Factors() const { return factors_.Get<float>()[(tokens_ * both_ + 7) / 8 * 8]; }
 
     // ---- instructions on rows of W floats ----
     enum class Do { Add, Mul };
@@ -108,7 +111,8 @@ class KdaDecode {
         }
     }
     /// to = a times one number a row, given as blocks of eight of it; `step` rows of a and blocks on to the next.
-    __aicore__ inline static void ScaleRows(const LocalTensor<float>& to, const LocalTensor<float>& a, const LocalTensor<float>& numbers, uint32_t rows, uint32_t step) {
+    __aicore__ inline static void ScaleRows(const LocalTensor<float>& to, const LocalTensor<float>& a, const LocalTensor<float>& numbers, uint32_t rows,
+                                            uint32_t step) {
         for (uint32_t h = 0; h < W; h += LANES) Mul(to[h], a[h], numbers, LANES, rows, BinaryRepeatParams(1, 1, 0, LINE, step * LINE, step));
     }
     /// products [sets, 2 tokens, 64] = the first 64 columns of a [2 tokens, W] times those of b, or += the others. A set has one
@@ -137,18 +141,19 @@ class KdaDecode {
     }
 
     // ---- a head of a sequence ----
-    __aicore__ inline uint64_t Token() const { return (static_cast<uint64_t>(sequence_) * tokens_ * tiling_.heads + head_); }  // the first one's
+    /// Of the first token, in rows of heads.
+    __aicore__ inline uint64_t Token() const { return static_cast<uint64_t>(sequence_) * tokens_ * tiling_.heads + head_; }
 
     __aicore__ inline LocalTensor<B> BetaOf(const LocalTensor<T>& in) const { return in[3 * tokens_ * W].template ReinterpretCast<B>(); }
     __aicore__ inline LocalTensor<float> BiasOf(const LocalTensor<T>& in) const {
         return in[3 * tokens_ * W + tokens_ * BLOCK_BYTES / sizeof(T)].template ReinterpretCast<float>();
     }
 
-    /// k and q in turn, g, beta (each at the begin of a block that is filled up with it), dt_bias and A_log (filled up).
+    /// k and q in turn, g, beta, dt_bias and A_log. DataCopyPad fills up the blocks of beta and A_log with them: eight times each.
     __aicore__ inline void LoadHead() {
         LocalTensor<T> in = heads_.template AllocTensor<T>();
-        const uint32_t between = tiling_.heads - 1;
-        const DataCopyExtParams in_turn(tokens_, W * sizeof(T), between * W * sizeof(T), W * sizeof(T) / BLOCK_BYTES, 0), rows(tokens_, W * sizeof(T), between * W * sizeof(T), 0, 0);
+        const uint32_t row = W * sizeof(T), between = tiling_.heads - 1;  // bytes; heads
+        const DataCopyExtParams in_turn(tokens_, row, between * row, row / BLOCK_BYTES, 0), rows(tokens_, row, between * row, 0, 0);
         DataCopyPad(in, k_[Token() * W], in_turn, DataCopyPadExtParams<T>{});
         DataCopyPad(in[W], q_[Token() * W], in_turn, DataCopyPadExtParams<T>{});
         DataCopyPad(in[both_ * W], g_[Token() * W], rows, DataCopyPadExtParams<T>{});
@@ -227,9 +232,6 @@ class KdaDecode {
         PipeBarrier<PIPE_V>();
         Brcb(Factors(), factors_.Get<float>(), (tokens_ * both_ + 7) / 8, BrcbRepeatParams(1, 8));
     }
-
-    /// Products of keys s with rows k and q, [tokens, 2 tokens] blocks of eight times the same.
-    __aicore__ inline LocalTensor<float> Factors() const { return factors_.Get<float>()[(tokens_ * both_ + 7) / 8 * 8]; }
 
     // ---- rows of its state ----
     __aicore__ inline uint64_t State() const { return ((static_cast<uint64_t>(slot_) * tiling_.heads + head_) * W + row_) * W; }

@@ -23,9 +23,7 @@ VARIANTS = tuple(
     for width in WIDTHS
 )
 KDA = KernelLaunch(folder=HERE, source="kda.cpp", entry="kda", variants=VARIANTS)
-DECODE = KernelLaunch(
-    folder=HERE, source="decode.cpp", entry="kda_decode", tiling="decode_tiling.h", variants=VARIANTS
-)
+DECODE = KernelLaunch(folder=HERE, source="decode.cpp", entry="kda_decode", tiling="decode_tiling.h", variants=VARIANTS)
 
 
 def _defines(op: str, q: Tensor, k: Tensor, v: Tensor, g: Tensor, beta: Tensor) -> dict[str, object]:
