@@ -106,6 +106,12 @@ def test_gates_without_bound_equal_the_definition(size: float) -> None:
     assert_same(on_kernel(x), call(recurrence, x), torch.float32)
 
 
+def test_norms_of_small_rows_equal_the_definition() -> None:
+    x = random_inputs(3, width=128, value=128)
+    x["q"], x["k"] = x["q"] * 1e-4, x["k"] * 1e-4
+    assert_same(on_kernel(x), call(recurrence, x), torch.float32)
+
+
 @pytest.mark.parametrize("length", range(1, 9))
 @pytest.mark.parametrize(("dtype", "width"), list(itertools.product(DTYPES, WIDTHS)), ids=str)
 def test_every_number_of_tokens_equals_the_definition(length: int, dtype: torch.dtype, width: int) -> None:
@@ -159,12 +165,13 @@ def test_padding_rows_are_inert(chip: str) -> None:
     assert torch.equal(pool[[5, 2]], states) and pool[[0, 1, 3, 4]].isnan().all()
 
 
-def test_a_neighbour_s_nan_stays_with_the_neighbour() -> None:
-    x = random_inputs(3, batch=3, width=128, value=128)
-    clean, states = on_kernel(x)
+@pytest.mark.parametrize("chip", SOCS)
+def test_a_neighbour_s_nan_stays_with_the_neighbour(chip: str) -> None:
+    x = random_inputs(3, batch=3, width=128, value=128, dtype=torch.bfloat16)
+    clean, states = on_kernel(x, chip)
     for name in (*INPUTS, "initial_state"):
         x[name][1] = torch.nan
-    o, poisoned = on_kernel(x)
+    o, poisoned = on_kernel(x, chip)
     assert torch.equal(o[[0, 2]], clean[[0, 2]]) and torch.equal(poisoned[[0, 2]], states[[0, 2]])
     assert o[1].isnan().all()
 
