@@ -49,5 +49,6 @@ register(
     " Tensor dt_bias, float lower_bound, float scale, Tensor? num_accepted) -> Tensor",
     reference.kda_decode,
     _fake_kda_decode,
+    kernel=launch.kda_decode,
     no_gradient="kda_decode: it has no gradient; use kda to train, or call under torch.no_grad() to generate.",
 )

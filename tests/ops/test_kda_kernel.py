@@ -12,11 +12,12 @@ from torch import Tensor
 from ascend_k3 import ops
 from ascend_k3.ops import kernel_cases
 from ascend_k3.ops.errors import NoKernelError
+from ascend_k3.ops.kda.kernel.cases import CHUNKS
 from ascend_k3.ops.kda.kernel.launch import DTYPES, KDA, WIDTHS
 from ascend_k3.ops.soc import NAMES, soc
 from tests.ops.kda_inputs import HARD, LENGTHS, call, fixture_names, hard_inputs, random_inputs
 from tests.ops.kda_oracle import recurrence
-from tests.ops.kernel_checks import SOCS, assert_case, assert_repeatable, mutated, on_emulator
+from tests.ops.kernel_checks import SOCS, assert_case, assert_repeatable, on_emulator
 from tests.paths import FIXTURES
 from tests.tolerances import KDA_STATE_RMS, RELATIVE_RMS, assert_close_rms
 
@@ -32,13 +33,13 @@ def assert_same(found: tuple[Tensor, Tensor], expected: tuple[Tensor, Tensor], d
 
 
 @pytest.mark.parametrize("chip", SOCS)
-@pytest.mark.parametrize("case", kernel_cases.cases("kda"), ids=lambda case: case.name)
+@pytest.mark.parametrize("case", CHUNKS, ids=lambda case: case.name)
 def test_cases(case: kernel_cases.Case, chip: str) -> None:
     assert_case(case, chip)
 
 
 @pytest.mark.parametrize("chip", SOCS)
-@pytest.mark.parametrize("case", mutated("kda"), ids=lambda case: case.name)
+@pytest.mark.parametrize("case", [case for case in CHUNKS if case.mutated], ids=lambda case: case.name)
 def test_runs_and_schedules_give_the_same_bits(case: kernel_cases.Case, chip: str) -> None:
     assert_repeatable(case, chip)
 

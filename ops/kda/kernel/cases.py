@@ -8,7 +8,7 @@ from functools import partial
 import torch
 from torch import Tensor
 
-from ascend_k3.ops.kda import cost, kda
+from ascend_k3.ops.kda import cost, kda, kda_decode
 from ascend_k3.ops.kernel_cases import Case
 from ascend_k3.ops.tolerances import KDA_STATE_RMS
 
@@ -22,6 +22,10 @@ SHAPES = (
     ((300,), 3, 128),
 )
 MUTATED = ((0, 17, 0, 130), 3, 64)  # two blocks' worth of pairs of heads, an idle vector core, tails
+# of the decode: sequences, tokens, heads, width
+STEPS = ((1, 1, 1, 64), (5, 1, 2, 64), (4, 3, 2, 128), (3, 8, 1, 128))
+MUTATED_STEPS = STEPS[1:]  # several heads and parts of heads a core, odd and most tokens
+JUDGED_STEPS = ((1, 1, 6, 128), (1, 1, 96, 128), (4, 1, 96, 128), (2, 8, 96, 128))
 
 
 def _kda(lengths: Sequence[int], heads: int, width: int, dtype: torch.dtype) -> tuple[Tensor, Tensor]:
@@ -45,7 +49,40 @@ def _kda(lengths: Sequence[int], heads: int, width: int, dtype: torch.dtype) -> 
     )
 
 
-CASES = [
+def _decode(
+    sequences: int, tokens: int, heads: int, width: int, partly: bool, dtype: torch.dtype
+) -> tuple[Tensor, Tensor]:
+    """o and the pool, in which the slots are in falling order and one is free.
+
+    partly: one of the rows is padding, and of the tokens of the others only some stay in the state.
+    """
+    source = torch.Generator().manual_seed(sequences * 1000 + tokens * 100 + width)
+
+    def normal(*shape: int) -> Tensor:
+        return torch.randn(*shape, generator=source)
+
+    q, k, v, g = (normal(sequences, tokens, heads, width).to(dtype) for _ in range(4))
+    pool = normal(sequences + 1, heads, width, width)
+    slots = torch.arange(sequences, 0, -1)
+    if partly:
+        slots[1] = -1
+    o = kda_decode(
+        q,
+        k,
+        v,
+        g,
+        normal(sequences, tokens, heads).to(dtype),
+        pool,
+        slots,
+        A_log=normal(heads) / 2,
+        dt_bias=normal(heads * width) - 2,
+        lower_bound=BOUND,
+        num_accepted=torch.arange(sequences) % (tokens + 1) if partly else None,
+    )
+    return o, pool
+
+
+CHUNKS = [
     Case(
         name=f"kda {'+'.join(map(str, lengths))} x {heads} heads of {width} {NAMES[dtype]}",
         call=partial(_kda, lengths, heads, width, dtype),
@@ -65,3 +102,28 @@ CASES = [
     for lengths, heads, width in SHAPES
     for dtype in NAMES
 ]
+
+DECODE = [
+    Case(
+        name=f"kda_decode {sequences} x {tokens} tokens x {heads} heads of {width} {NAMES[dtype]}"
+        + (", some accepted" if partly else ""),
+        call=partial(_decode, sequences, tokens, heads, width, partly, dtype),
+        dtype=dtype,
+        cost=cost.kda_decode(
+            lengths=[tokens] * (sequences - partly),
+            heads=heads,
+            key=width,
+            value=width,
+            dtype=NAMES[dtype],
+            num_accepted=partly,
+        ),
+        judged=judged,
+        mutated=(sequences, tokens, heads, width) in MUTATED_STEPS,
+    )
+    for steps, dtypes, judged in ((STEPS, tuple(NAMES), False), (JUDGED_STEPS, (torch.bfloat16,), True))
+    for sequences, tokens, heads, width in steps
+    for dtype in dtypes
+    if width == 128 or dtype == torch.bfloat16
+    for partly in ([False, True] if tokens > 1 and not judged else [False])
+]
+CASES = [*CHUNKS, *DECODE]

@@ -23,6 +23,24 @@ VARIANTS = tuple(
     for width in WIDTHS
 )
 KDA = KernelLaunch(folder=HERE, source="kda.cpp", entry="kda", variants=VARIANTS)
+DECODE = KernelLaunch(folder=HERE, source="decode.cpp", entry="kda_decode", tiling="decode_tiling.h", variants=VARIANTS)
+
+
+def _defines(op: str, q: Tensor, k: Tensor, v: Tensor, g: Tensor, beta: Tensor) -> dict[str, object]:
+    """The variant for these tensors.
+
+    Raises: ValueError for a dtype that the kernels are not built for; NoKernelError for such a width.
+    """
+    dtype = one_dtype(op, DTYPES, q=q, k=k, v=v, g=g)
+    if beta.dtype != torch.float32:
+        one_dtype(op, DTYPES, q=q, beta=beta)
+    width = q.shape[3]
+    if v.shape[3] != width or width not in WIDTHS:
+        raise NoKernelError(
+            f"{op}: its kernel takes keys and values of one width, 64 or 128; they have {width} and {v.shape[3]}. "
+            "Use the reference."
+        )
+    return {"DTYPE": TYPES[dtype], "BETA": TYPES[beta.dtype], "WIDTH": width}
 
 
 def kda(
@@ -40,15 +58,8 @@ def kda(
     chunk_size: int,
 ) -> tuple[Tensor, Tensor]:
     """The kernel works in chunks of 64 whatever `chunk_size` is: it changes no result beyond rounding."""
-    dtype = one_dtype("kda", DTYPES, q=q, k=k, v=v, g=g)
-    if beta.dtype != torch.float32:
-        one_dtype("kda", DTYPES, q=q, beta=beta)
+    defines = _defines("kda", q, k, v, g, beta)
     batch, length, heads, width = q.shape
-    if v.shape[3] != width or width not in WIDTHS:
-        raise NoKernelError(
-            f"kda: its kernel takes keys and values of one width, 64 or 128; they have {width} and {v.shape[3]}. "
-            "Use the reference."
-        )
     if cu_seqlens is None:
         cu_seqlens = torch.arange(batch + 1, device=q.device) * length
     sequences = cu_seqlens.shape[0] - 1
@@ -68,6 +79,47 @@ def kda(
         outputs=(o, states),
         sizes=(sequences, batch * length, heads, width, q.element_size(), initial_state is not None),
         numbers=(lower_bound, scale),
-        defines={"DTYPE": TYPES[dtype], "BETA": TYPES[beta.dtype], "WIDTH": width},
+        defines=defines,
     )
     return o, states
+
+
+def kda_decode(
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    g: Tensor,
+    beta: Tensor,
+    states: Tensor,
+    state_indices: Tensor,
+    A_log: Tensor,
+    dt_bias: Tensor,
+    lower_bound: float,
+    scale: float,
+    num_accepted: Tensor | None,
+) -> Tensor:
+    defines = _defines("kda_decode", q, k, v, g, beta)
+    one_dtype("kda_decode", (torch.float32,), states=states)
+    o = torch.empty_like(v, memory_format=torch.contiguous_format)
+    if not o.numel():
+        return o
+    pool = states.contiguous()
+    slots = state_indices.long().contiguous()
+    DECODE.run(
+        inputs=(
+            *(x.contiguous() for x in (q, k, v, g, beta)),
+            A_log.float().contiguous(),
+            dt_bias.float().contiguous(),
+            slots,
+            # What is absent is not read: the slots stand in its place.
+            slots if num_accepted is None else num_accepted.long().contiguous(),
+        ),
+        updated=(pool,),
+        outputs=(o,),
+        sizes=(*q.shape, q.element_size(), num_accepted is not None),
+        numbers=(lower_bound, scale),
+        defines=defines,
+    )
+    if pool is not states:
+        states.copy_(pool)
+    return o
