@@ -84,7 +84,6 @@ class KdaVector {
 
     template <HardEvent event>
     __aicore__ inline static void Wait() { Order<event>(); }
-    __aicore__ inline static void Barrier() { PipeBarrier<PIPE_V>(); }
 
     // ---- instructions on tiles [rows, W] of floats ----
     enum class Do { Add, Sub, Mul, MulAdd };
@@ -132,7 +131,7 @@ class KdaVector {
         LocalTensor<T> minus = At<T>(DONE + COUNT * sizeof(M), COUNT);
         Identity(one);
         Muls(one, one, -1.0f, COUNT);
-        Barrier();
+        PipeBarrier<PIPE_V>();
         Blocks<M>(minus_merged, one);
         Blocks<T>(minus, one);
         Wait<HardEvent::V_MTE3>();
@@ -143,9 +142,9 @@ class KdaVector {
 
     __aicore__ inline void Identity(const LocalTensor<float>& to) {
         Duplicate(to, 1.0f, SUB * CHUNK);
-        Barrier();
+        PipeBarrier<PIPE_V>();
         Select(to, Mask(2).ReinterpretCast<uint8_t>(), to, 0.0f, SELMODE::VSEL_TENSOR_SCALAR_MODE, SUB * CHUNK);
-        Barrier();
+        PipeBarrier<PIPE_V>();
     }
 
     /// What a head has once: its bias and exp(A_log).
@@ -197,7 +196,7 @@ class KdaVector {
             Wait<HardEvent::MTE2_V>();
         } else {
             Duplicate(s, 0.0f, W * W);
-            Barrier();
+            PipeBarrier<PIPE_V>();
         }
     }
 
@@ -215,7 +214,7 @@ class KdaVector {
         // exp(G_end) decays the state; exp(G_end - middle) what comes out of the last middle
         Exp(Row(DECAY + chunk % 2), Row(ANCHOR), W);
         Sub(Row(CHANGED + chunk % 2), Row(ANCHOR), Row(LAST_MIDDLE), W);
-        Barrier();
+        PipeBarrier<PIPE_V>();
         Exp(Row(CHANGED + chunk % 2), Row(CHANGED + chunk % 2), W);
         CrossCoreSetFlag<2, PIPE_MTE3>(flag::OPERANDS);
     }
@@ -252,7 +251,7 @@ class KdaVector {
             Adds(BetaFloat(), Beta(), 0.0f, SUB * BETA_GROUP);
         else
             Cast(BetaFloat(), Beta(), RoundMode::CAST_NONE, SUB * BETA_GROUP);
-        Barrier();
+        PipeBarrier<PIPE_V>();
         if constexpr (!is_float)
             if (sub + 1 < pair.chunks * SUBS) Request(pair, head, sub + 1);
     }
@@ -267,52 +266,51 @@ class KdaVector {
         LocalTensor<float> squares = At<float>(SCRATCH, TILE);
         for (uint32_t i = Q; i <= K; ++i) {
             Mul(squares, Work(i), Work(i), TILE);
-            Barrier();
+            PipeBarrier<PIPE_V>();
             if constexpr (HALVES == 2) {
                 Add(squares, squares, squares[LANES], LANES, SUB, BinaryRepeatParams(1, 1, 1, LINE, LINE, LINE));
-                Barrier();
+                PipeBarrier<PIPE_V>();
             }
             WholeReduceSum(Sums()[i * SUB], squares, LANES, SUB, 1, 1, LINE);
-            Barrier();
+            PipeBarrier<PIPE_V>();
         }
         Adds(Sums(), Sums(), 1e-6f, 2 * SUB);
         WholeReduceSum(Strength(), BetaFloat(), BETA_GROUP, SUB, 1, 1, BETA_GROUP * sizeof(float) / 32);
-        Barrier();
+        PipeBarrier<PIPE_V>();
         Sqrt(Sums(), Sums(), 2 * SUB);
         Muls(Strength(), Strength(), -1.0f, SUB);
-        Barrier();
+        PipeBarrier<PIPE_V>();
         Div(Sums(), Numerator(), Sums(), 2 * SUB);
         Exp(Strength(), Strength(), SUB);
-        Barrier();
+        PipeBarrier<PIPE_V>();
         Brcb(OfNorms(), Sums(), 4, BrcbRepeatParams(1, 8));
         Adds(Strength(), Strength(), 1.0f, SUB);
-        Barrier();
+        PipeBarrier<PIPE_V>();
         Div(Strength(), Numerator()[16], Strength(), SUB);
         ScaleRows(Work(Q), Work(Q), OfNorms(), SUB);
         ScaleRows(Work(K), Work(K), OfNorms()[SUB * 8], SUB);
-        Barrier();
+        PipeBarrier<PIPE_V>();
         Muls(Strength()[SUB], Strength(), -1.0f, SUB);
-        Barrier();
+        PipeBarrier<PIPE_V>();
         Brcb(OfStrength(), Strength(), 4, BrcbRepeatParams(1, 8));
-        Barrier();
     }
 
     /// Work 2 <- the sum of the log decays since the start of the sub-chunk; the rows of exponents that follow from it.
     __aicore__ inline void Decays(uint32_t filled) {
         LocalTensor<float> g = Work(G);
         WithRow<Do::Add>(g, g, Row(BIAS), SUB);
-        Barrier();
+        PipeBarrier<PIPE_V>();
         Muls(g, g, slope_, TILE);
-        Barrier();
+        PipeBarrier<PIPE_V>();
         Exp(g, g, TILE);
-        Barrier();
+        PipeBarrier<PIPE_V>();
         Adds(g, g, 1.0f, TILE);
-        Barrier();
+        PipeBarrier<PIPE_V>();
         Div(g, Bound(), g, LANES, TILE / LANES, BinaryRepeatParams(1, 1, 1, 8, 0, 8));
-        Barrier();
+        PipeBarrier<PIPE_V>();
         if (filled < SUB) {
             Duplicate(g[filled * W], 0.0f, (SUB - filled) * W);
-            Barrier();
+            PipeBarrier<PIPE_V>();
         }
         // the second half of every 2, 4, 8 and 16 rows gets the last row of the first
         for (uint32_t half = 1; half < SUB; half *= 2) {
@@ -325,7 +323,7 @@ class KdaVector {
                     else
                         Add(rows, rows, last, LANES, half, BinaryRepeatParams(1, 1, 1, LINE, LINE, 0));
                 }
-            Barrier();
+            PipeBarrier<PIPE_V>();
         }
     }
 
@@ -336,36 +334,36 @@ class KdaVector {
         LocalTensor<float> middle = Work(G)[(SUB / 2 - 1) * W];
         WithRow<Do::Sub>(decay, Work(G), middle, SUB);
         Add(Row(MIDDLE), Row(ANCHOR), middle, W);
-        Barrier();
+        PipeBarrier<PIPE_V>();
         Exp(decay, decay, TILE);
         Exp(Row(FROM_START), Row(MIDDLE), W);
         if (i > 0) Sub(Row(STEP), Row(MIDDLE), Row(LAST_MIDDLE), W);
         Add(Row(ANCHOR), Row(ANCHOR), Work(G)[(SUB - 1) * W], W);
-        Barrier();
+        PipeBarrier<PIPE_V>();
         if (i > 0) Exp(Row(STEP), Row(STEP), W);
         Adds(Row(LAST_MIDDLE), Row(MIDDLE), 0.0f, W);
         Div(keys[i * TILE], k, decay, TILE);
         Mul(q, q, decay, TILE);
         ScaleRows(k, k, OfStrength()[SUB * 8], SUB);
         ScaleRows(v, v, OfStrength(), SUB);
-        Barrier();
+        PipeBarrier<PIPE_V>();
         Mul(k, k, decay, TILE);
         if (i > 0) WithRow<Do::Mul>(keys, keys, Row(STEP), i * SUB);
-        Barrier();
+        PipeBarrier<PIPE_V>();
         Send(slot, sizes.rows, 2 * CHUNK, 2 * i * SUB, q);
         Send(slot, sizes.rows, 2 * CHUNK, (2 * i + 1) * SUB, k);
         Send(slot, sizes.v, CHUNK, i * SUB, v);
         for (uint32_t j = 0; j <= i; ++j) {
             Send(slot, sizes.columns + FirstColumnRow(i) * W * sizeof(T), (i + 1) * SUB, j * SUB, keys[j * TILE]);
             if constexpr (!is_float) {
-                Barrier();
+                PipeBarrier<PIPE_V>();
                 Rest(decay, keys[j * TILE]);
                 Send(slot, sizes.columns_low + FirstColumnRow(i) * W * sizeof(T), (i + 1) * SUB, j * SUB, decay);
             }
         }
         WithRow<Do::Mul>(q, q, Row(FROM_START), SUB);
         WithRow<Do::Mul>(k, k, Row(FROM_START), SUB);
-        Barrier();
+        PipeBarrier<PIPE_V>();
         Send(slot, sizes.q_decayed, CHUNK, i * SUB, q);
         Send(slot, sizes.k_decayed, CHUNK, i * SUB, k);
     }
@@ -386,9 +384,9 @@ class KdaVector {
     __aicore__ inline void Rest(const LocalTensor<float>& to, const LocalTensor<float>& tile) {
         LocalTensor<T> sent = At<T>(OUT + slot_ * TILE * sizeof(T), TILE);
         for (uint32_t h = 0; h < W; h += LANES) Cast(to[h], sent[h * SUB], RoundMode::CAST_NONE, LANES, SUB, UnaryRepeatParams(1, SUB, LINE, 1));
-        Barrier();
+        PipeBarrier<PIPE_V>();
         Sub(to, tile, to, TILE);
-        Barrier();
+        PipeBarrier<PIPE_V>();
     }
 
     /// Diagonal blocks, side by side [SUB, CHUNK]: A's lower triangle; and (I + L)^-1 of L's, by forward substitution on
@@ -405,17 +403,16 @@ class KdaVector {
         Identity(inverse);
         Wait<HardEvent::MTE2_V>();
         Select(a, Mask(0).ReinterpretCast<uint8_t>(), a, 0.0f, SELMODE::VSEL_TENSOR_SCALAR_MODE, COUNT);
-        Barrier();
         Select(l, Mask(1).ReinterpretCast<uint8_t>(), l, 0.0f, SELMODE::VSEL_TENSOR_SCALAR_MODE, COUNT);
-        Barrier();
+        PipeBarrier<PIPE_V>();
         Brcb(factors, l, COUNT / 8, BrcbRepeatParams(1, 8));
-        Barrier();
+        PipeBarrier<PIPE_V>();
         for (uint32_t s = 0; s + 1 < SUB; ++s) {
             // rows t > s: row t -= L[t, s] row s; two instructions, since a block's 16 columns are two blocks of 8
             for (uint32_t h = 0; h < 2; ++h)
                 MulAddDst(inverse[(s + 1) * CHUNK + h * 8], factors[((s + 1) * CHUNK + s) * 8], inverse[s * CHUNK + h * 8], CHUNK / 2, SUB - 1 - s,
                           BinaryRepeatParams(2, SUB, 2, CHUNK / 8, CHUNK, 0));
-            Barrier();
+            PipeBarrier<PIPE_V>();
         }
         constexpr uint32_t MERGED = 2 * COUNT * sizeof(M), OPERAND = 2 * COUNT * sizeof(T);
         SendBlocks<M>(inverse, l, Sizes().diagonal, DONE);
@@ -441,11 +438,11 @@ class KdaVector {
         LocalTensor<U> done = At<U>(ub, 2 * COUNT);
         Blocks<U>(done, a);
         if constexpr (sizeof(U) == 2) {
-            Barrier();
+            PipeBarrier<PIPE_V>();
             Cast(scratch, done, RoundMode::CAST_NONE, LANES, SUB, UnaryRepeatParams(1, SUB, CHUNK / 8, 1));
-            Barrier();
+            PipeBarrier<PIPE_V>();
             Sub(scratch, a, scratch, COUNT);
-            Barrier();
+            PipeBarrier<PIPE_V>();
             Blocks<U>(done[COUNT], scratch);
         }
         Wait<HardEvent::V_MTE3>();
@@ -455,7 +452,6 @@ class KdaVector {
     /// S <- exp(G_end) S + what the chunk adds; and S to the cube, if another chunk follows.
     __aicore__ inline void Update(uint32_t parity, bool more) {
         WithRow<Do::Mul>(At<float>(STATE, W * W), At<float>(STATE, W * W), Row(DECAY + parity), W);
-        Barrier();
         CrossCoreWaitFlag(flag::CHANGE);
         GlobalTensor<float> change = Room<float>(Sizes().change, W * W);
         Wait<HardEvent::V_MTE2>();
@@ -469,7 +465,7 @@ class KdaVector {
             WithRow<Do::MulAdd>(s, added, Row(CHANGED + parity), PIECE);
             if (piece + 2 < W / PIECE) SetFlag<HardEvent::V_MTE2>(half);
         }
-        Barrier();
+        PipeBarrier<PIPE_V>();
         if (more) SendState();
     }
 
