@@ -1,4 +1,4 @@
-# The two commands for a fresh machine with python3 (3.10 or later), pip and make:
+# The two commands for a fresh machine with python3 (3.10 or later), pip and make; the second needs g++ 11 or later too:
 #   make demo        install, and run the small K3 from training to generation
 #   make test        every check, as CI runs it, in a new environment
 # For work on the code, in the environment .venv:

@@ -103,7 +103,9 @@ def _parser() -> argparse.ArgumentParser:
     kernels = add("kernels", _kernels, "run the Ascend C kernels on the emulator: results, hazards, costs")
     kernels.add_argument("action", choices=("test", "report"), help="test: every case; report: counters and estimates")
     kernels.add_argument("operator", nargs="*", help="such as rms_norm; all that have kernels by default")
-    kernels.add_argument("--soc", action="append", metavar="NAME", help="a2, a3, 950pr or 950dt (default a3 and 950pr)")
+    kernels.add_argument(
+        "--soc", action="append", metavar="NAME", help="a2, a3, 950pr or 950dt; may be repeated (default a3 and 950pr)"
+    )
     kernels.add_argument("--json", action="store_true")
     kernels.add_argument("--trace", type=Path, metavar="FILE.json", help="report: a Chrome trace of the last launch")
     kernels.add_argument("--plot", type=Path, metavar="FILE.png", help="report: a picture of it (needs matplotlib)")

@@ -49,6 +49,10 @@ class Case:
     socs: tuple[str, ...] = NAMES
     tolerances: Mapping[torch.dtype, float] = field(default_factory=lambda: RELATIVE_RMS)
 
+    @property
+    def allowed_error(self) -> float:
+        return 0.0 if self.exact else self.tolerances[self.dtype]
+
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Outcome:
@@ -66,7 +70,7 @@ class Outcome:
 
     @property
     def ok(self) -> bool:
-        right = self.error <= (0.0 if self.case.exact else self.case.tolerances[self.case.dtype])
+        right = self.error <= self.case.allowed_error
         return right and self.hazards == 0 and (not self.case.judged or self.bytes_ratio <= MOST_BYTES)
 
 

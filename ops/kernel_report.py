@@ -9,12 +9,18 @@ from pathlib import Path
 from ascend_k3.ops import kernel_cases
 from ascend_k3.ops.kernel_cases import Outcome
 
+MOST_HAZARDS = 5  # of a case, that are printed
+
 
 def test(operators: Sequence[str], socs: Sequence[str], as_json: bool) -> bool:
     """Run all cases of the operators on the SoCs and print a line each; whether all are fine."""
     fine, rows = True, []
     if not as_json:
-        print("Ascend C kernels on the emulator against their references; not run on an NPU.")
+        print(
+            "Ascend C kernels on the emulator against their references; not run on an NPU. "
+            f"(judged): a shape of Kimi K3, at most {kernel_cases.MOST_BYTES} x the least bytes."
+        )
+    width = max(len(case.name) for operator in operators for case in kernel_cases.cases(operator))
     for operator in operators:
         for chip in socs:
             for case in kernel_cases.cases(operator):
@@ -25,7 +31,8 @@ def test(operators: Sequence[str], socs: Sequence[str], as_json: bool) -> bool:
                 if as_json:
                     rows.append(as_row(outcome))
                 else:
-                    print(line(outcome), flush=True)
+                    print(line(outcome, width), flush=True)
+                    _print_faults(outcome)
     if as_json:
         print(json.dumps({"ok": fine, "cases": rows}))
     else:
@@ -33,13 +40,29 @@ def test(operators: Sequence[str], socs: Sequence[str], as_json: bool) -> bool:
     return fine
 
 
-def line(outcome: Outcome) -> str:
-    """One line: what, where, error, bytes over the least, hazards."""
+def line(outcome: Outcome, width: int = 0) -> str:
+    """One line: what (in `width` columns), where, error, bytes over the least, hazards."""
     state = "ok  " if outcome.ok else "FAIL"
     return (
-        f"{state} {outcome.soc:6} {outcome.case.name:44} error {outcome.error:.1e}  hazards {outcome.hazards}  "
+        f"{state} {outcome.soc:6} {outcome.case.name:{width}}  error {outcome.error:.1e}  hazards {outcome.hazards}  "
         f"bytes {outcome.bytes_ratio:.2f} x least{' (judged)' if outcome.case.judged else ''}"
     )
+
+
+def _print_faults(outcome: Outcome) -> None:
+    """What is wrong with an outcome, a line each; nothing for a good one."""
+    if outcome.ok:
+        return
+    allowed = outcome.case.allowed_error
+    if not outcome.error <= allowed:
+        print(f"  error {outcome.error:.1e}; at most {allowed:.1e} is allowed")
+    if outcome.case.judged and outcome.bytes_ratio > kernel_cases.MOST_BYTES:
+        print(f"  bytes {outcome.bytes_ratio:.2f} x least; at most {kernel_cases.MOST_BYTES} x is allowed")
+    hazards = [str(hazard) for report in outcome.reports for hazard in report.hazards]
+    for hazard in hazards[:MOST_HAZARDS]:
+        print(f"  {hazard}")
+    if len(hazards) > MOST_HAZARDS:
+        print(f"  and {len(hazards) - MOST_HAZARDS} more hazards; --json has all")
 
 
 def as_row(outcome: Outcome) -> dict[str, object]:
@@ -61,19 +84,27 @@ def report(
     operators: Sequence[str], socs: Sequence[str], as_json: bool, trace: Path | None = None, plot: Path | None = None
 ) -> bool:
     """Print the counters and the estimate of every judged case beside the bound of its cost; whether all are fine."""
+    from ascend_k3.ops.emulator import timeline
+
+    for target in (trace, plot):
+        if target:
+            timeline.require_folder(target)
     fine, rows = True, []
-    outcomes = [
-        kernel_cases.run(case, chip, timeline=100_000 if trace or plot else 0)
+    outcome: Outcome | None = None
+    chosen = [
+        (case, chip)
         for operator in operators
         for chip in socs
         for case in kernel_cases.cases(operator)
         if case.judged and chip in case.socs
     ]
-    for outcome in outcomes:
+    for case, chip in chosen:
+        outcome = kernel_cases.run(case, chip, timeline=100_000 if trace or plot else 0)
         fine &= outcome.ok
         rows.append({**as_row(outcome), "launches": [_launch(one) for one in outcome.reports]})
         if not as_json:
             print(f"{outcome.case.name} on {outcome.soc}: {'fine' if outcome.ok else 'NOT fine'}")
+            _print_faults(outcome)
             print(
                 f"  bound {outcome.bound.time * 1e6:.2f} us ({outcome.bound.name}), estimate "
                 f"{outcome.estimated_seconds * 1e6:.2f} us at the rates of ops/soc.py, not measured on an NPU"
@@ -82,14 +113,12 @@ def report(
                 _print_launch(number, _launch(one))
     if as_json:
         print(json.dumps({"ok": fine, "cases": rows}))
-    if outcomes and (trace or plot):
-        from ascend_k3.ops.emulator import timeline
-
-        last = outcomes[-1].reports[-1]
-        if trace:
-            timeline.write_trace(last, trace)
-        if plot:
-            timeline.plot(last, plot)
+    if outcome:
+        for target, write in ((trace, timeline.write_trace), (plot, timeline.plot)):
+            if target:
+                write(outcome.reports[-1], target)
+                if not as_json:
+                    print(f"{target}: the last launch, {outcome.case.name} on {outcome.soc}")
     return fine
 
 

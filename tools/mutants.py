@@ -70,6 +70,7 @@ def main() -> int:
             f"- {m.operator} on {m.soc}, `{mutants.place(m.point)}`: {m.equivalent or 'NO REASON GIVEN'}"
             for m in survivors
         ),
+        *([] if survivors else ["None."]),
         "",
     ]
     if not sys.argv[1:]:

@@ -38,6 +38,7 @@ FLAGS = (
 )
 VIEWS = ("AIC", "AIV")
 MOST_ERRORS = 8  # of the compiler's, that a message shows
+MOST_FORMS = 4  # of a call whose arguments fit none
 
 
 class KernelBuildError(BackendError):
@@ -163,22 +164,29 @@ def _run(command: list[str], name: str) -> None:
 
 
 def _errors(text: str) -> list[str]:
-    """The first errors; before one within the emulator's headers the line of the kernel that leads to it, once."""
+    """The first errors; before one within the emulator's headers the line of the kernel that leads to it, once.
+
+    Behind a call whose arguments fit no form of it: the first of those that there are.
+    """
     lines: list[str] = []
-    errors = 0
+    errors = forms = 0
     leads: list[str] = []  # "required from" lines before the next error
     for line in text.splitlines():
-        if re.search(r"required (from|by)|in .constexpr. expansion of", line):
+        form = re.search(r"note: candidate: \W(.*)\W$", line)
+        if form and lines and forms < MOST_FORMS and " no matching function " in lines[-1 - forms]:
+            lines.append("    there is: " + form[1].replace(", emulator::Site)", ")"))
+            forms += 1
+        elif re.search(r"required (from|by)|in .constexpr. expansion of", line):
             leads.append(line.strip())
         elif re.search(r"\berror: ", line):
+            if errors == MOST_ERRORS:
+                break
             outside = [lead for lead in leads if not lead.startswith(str(INCLUDE))]
             if line.startswith(str(INCLUDE)) and outside and outside[-1] not in lines:
                 lines.append(outside[-1])
             lines.append(line)
             leads = []
-            errors += 1
-            if errors == MOST_ERRORS:
-                break
+            errors, forms = errors + 1, 0
     return lines
 
 
@@ -228,4 +236,12 @@ def kernel_object(
     flags += ["-include", str(_precompiled(tuple(flags))), f"-I{source.parent}"]
     flags += [f"-I{Path(folder).resolve()}" for folder in include_dirs]
     flags += [f"-D{name}={value}" if value is not True else f"-D{name}" for name, value in defines.items()]
-    return _loaded(compile_object(f"{source.stem}-{view}-{arch}", text, flags=flags), False)
+    try:
+        return _loaded(compile_object(f"{source.stem}-{view}-{arch}", text, flags=flags), False)
+    except KernelBuildError as error:
+        if re.search(rf"main\.cpp:2:\d+: error: \W{re.escape(entry)}\W was not declared", str(error)):
+            raise KernelBuildError(
+                f'{source.name} has no kernel {entry}: entry is the name of an `extern "C" __global__ __aicore__` '
+                "function, outside of any namespace."
+            ) from None
+        raise

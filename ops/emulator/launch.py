@@ -137,6 +137,11 @@ class Kernel:
         """
         if block_dim < 1:
             raise ValueError(f"launch: block_dim is {block_dim}; it has to be at least 1.")
+        for number in outputs:
+            if not 0 <= number < len(args) or self.parameters[number : number + 1] != ("pointer",):
+                raise ValueError(
+                    f"launch: outputs has {number}, which is not the position of a tensor in the arguments."
+                )
         keep: list[Any] = []
         arguments = [self._argument(number, value, number in outputs, keep) for number, value in enumerate(args)]
         arguments += self._extra(len(args), workspace, tiling, keep)

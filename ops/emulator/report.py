@@ -118,8 +118,8 @@ class Event:
 class Report:
     """What a launch did. `data` is all of it; the properties are its parts."""
 
-    data: Mapping[str, Any]
-    soc: Any = None
+    data: Mapping[str, Any] = field(repr=False)
+    soc: Any = field(default=None, repr=False)
     hazards: Sequence[Hazard] = field(default_factory=tuple)
 
     @classmethod

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import tempfile
 from pathlib import Path
 
 from ascend_k3.ops.emulator.report import Event, Report
@@ -29,10 +28,21 @@ def _events(report: Report) -> list[Event]:
     return events
 
 
+def require_folder(path: str | Path) -> Path:
+    """The path of a file to write, once the folder that it goes to is known to exist.
+
+    Raises: FileNotFoundError.
+    """
+    target = Path(path)
+    if not target.parent.is_dir():
+        raise FileNotFoundError(f"{target}: there is no folder {target.parent}; make it first.")
+    return target
+
+
 def write_trace(report: Report, path: str | Path) -> None:
     """Write the timeline for chrome://tracing or Perfetto: a process a core, a thread a pipe, microseconds.
 
-    Raises: ValueError for a report without a timeline.
+    Raises: ValueError for a report without a timeline; FileNotFoundError for a folder that does not exist.
     """
     trace = [
         {
@@ -46,16 +56,17 @@ def write_trace(report: Report, path: str | Path) -> None:
         }
         for event in _events(report)
     ]
-    target = Path(path)
-    with tempfile.NamedTemporaryFile("w", dir=target.parent, delete=False) as file:
-        json.dump({"traceEvents": trace, "displayTimeUnit": "ns"}, file)
-    os.replace(file.name, target)
+    target = require_folder(path)
+    scratch = target.with_name(f".{target.name}.tmp")
+    scratch.write_text(json.dumps({"traceEvents": trace, "displayTimeUnit": "ns"}), encoding="utf-8")
+    os.replace(scratch, target)
 
 
 def plot(report: Report, path: str | Path, cores: int = 3) -> None:
     """Draw the pipes of the first cores over time into a PNG, PDF or SVG file.
 
-    Raises: ValueError for a report without a timeline; BackendError without matplotlib.
+    Raises: ValueError for a report without a timeline; FileNotFoundError for a folder that does not exist;
+    BackendError without matplotlib.
     """
     from ascend_k3.ops.errors import BackendError
 
@@ -74,7 +85,7 @@ def plot(report: Report, path: str | Path, cores: int = 3) -> None:
     axes.set_yticks(range(len(rows)), [f"{core}  {pipe}" for core, pipe in rows])
     axes.invert_yaxis()
     axes.set_xlabel("microseconds, estimated at the rates of ops/soc.py")
-    target = Path(path)
+    target = require_folder(path)
     scratch = target.with_name(f".{target.name}.tmp{target.suffix}")
     figure.savefig(scratch)
     os.replace(scratch, target)

@@ -15,6 +15,7 @@ import torch
 from ascend_k3 import ops
 from ascend_k3.cli import main
 from ascend_k3.ops import kernel_cases, kernel_report
+from ascend_k3.ops.emulator import Hazard, Report
 from ascend_k3.ops.errors import BackendError
 from ascend_k3.ops.kernels import TYPES, KernelLaunch, for_dtypes, one_dtype
 from ascend_k3.ops.soc import soc
@@ -163,7 +164,26 @@ def test_a_wrong_case_fails_the_command(capsys: pytest.CaptureFixture, monkeypat
     code, out, _ = cli(capsys, "test", "rms_norm", "--soc", "a3")
     assert code == 1 and out.splitlines()[1].startswith("FAIL a3") and out.endswith("NOT fine\n")
     code, out, _ = cli(capsys, "report", "rms_norm", "--soc", "a3")
-    assert code == 1 and out.startswith(f"{SMALL[0].name} on a3: NOT fine\n")
+    assert code == 1 and out.startswith(f"{SMALL[0].name} on a3: NOT fine\n  bytes ")
+
+
+@pytest.mark.usefixtures("few_cases")
+def test_a_wrong_case_says_what_is_wrong(capsys: pytest.CaptureFixture, monkeypatch: pytest.MonkeyPatch) -> None:
+    hazard = Hazard(kind="race", message="two copies.", location="a.cpp:3", count=2)
+    report = Report(data={"cores": [], "buffers": []}, hazards=(hazard,) * 7)
+    right = kernel_cases.run(SMALL[0], "a3")
+    wrong = dataclasses.replace(right, error=0.5, bytes_ratio=101.0, hazards=7, reports=(report,))
+    monkeypatch.setattr(kernel_cases, "run", lambda case, chip: dataclasses.replace(wrong, case=case))
+    code, out, _ = cli(capsys, "test", "rms_norm", "--soc", "a3")
+    _, first, *faults = out.splitlines()
+    allowed = f"{SMALL[0].allowed_error:.1e}"
+    assert code == 1 and first.startswith("FAIL a3")
+    assert faults[:3] == [
+        f"  error 5.0e-01; at most {allowed} is allowed",
+        "  bytes 101.00 x least; at most 100.0 x is allowed",
+        "  a.cpp:3: race: two copies. (2 times)",
+    ]
+    assert faults[3:7] == [faults[2]] * 4 and faults[7] == "  and 2 more hazards; --json has all"
 
 
 def test_an_outcome_is_judged_by_result_hazards_and_bytes() -> None:
@@ -186,6 +206,7 @@ def test_kernels_report_prints_counters_beside_the_bound(capsys: pytest.CaptureF
     assert code == 0 and out.startswith(f"{SMALL[0].name} on a3: fine\n  bound ")
     for words in ("GM->UB", "not measured on an NPU", "busiest core, us by pipe", "cube: none", "tensors"):
         assert words in out
+    assert f"{picture}: the last launch, {SMALL[0].name} on a3" in out
     assert json.loads(trace.read_text())["traceEvents"] and picture.read_bytes().startswith(b"\x89PNG")
     code, out, _ = cli(capsys, "report", "rms_norm", "--soc", "a3", "--json")
     (row,) = json.loads(out)["cases"]

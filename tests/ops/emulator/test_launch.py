@@ -103,6 +103,12 @@ def test_memory_shared_in_part_is_refused(source: Any) -> None:
         launch(source, "in_place", whole, whole, outputs=[1])
 
 
+@pytest.mark.parametrize("position", [-1, 2, 7])
+def test_outputs_are_positions_of_tensors(source: Any, position: int) -> None:
+    with pytest.raises(ValueError, match=f"outputs has {position}, which is not the position of a tensor"):
+        launch(source, "arguments", np.zeros(64, np.float32), np.zeros(64, np.float32), outputs=[position])
+
+
 def test_workspace_and_outputs_are_undefined_at_the_start(source: Any) -> None:
     """ "The contents of the workspace are not zeroed": what nothing wrote is not a number."""
     y = np.zeros(64, np.float32)
@@ -224,6 +230,7 @@ def test_an_error_within_the_headers_names_the_kernels_line(tmp_path: Path) -> N
     lines = [line.strip() for line in str(error.value).splitlines()[1:]]
     ours = [number for number, line in enumerate(lines) if str(builder.INCLUDE) in line]
     assert lines[0].startswith(f"{path}:7:") and "no matching function" in lines[0]
+    assert lines[1].startswith("there is: ") and "AscendC::Add(const LocalTensor<" in lines[1]
     assert lines[ours[0] - 1].startswith(f"{path}:5:") and "Add: dav-2201 does not have it" in lines[ours[0]]
     assert lines[ours[2] - 1].startswith(f"{path}:8:") and "Exp: dav-2201 does not have it" in lines[ours[2]]
 
@@ -237,6 +244,9 @@ def test_what_does_not_build(tmp_path: Path) -> None:
         'extern "C" __global__ __aicore__ void broken(GM_ADDR x) { AscendC::NoSuchCall(x); }\n'
     )
     with pytest.raises(emulator.KernelBuildError, match="NoSuchCall"):
+        emulator.build(path, entry="broken")
+    path.write_text('#include "kernel_operator.h"\nextern "C" __global__ __aicore__ void other(GM_ADDR x) {}\n')
+    with pytest.raises(emulator.KernelBuildError, match="broken.cpp has no kernel broken: entry is the name of"):
         emulator.build(path, entry="broken")
 
 

@@ -127,3 +127,13 @@ def test_a_report_without_a_timeline_is_refused(source: Any, tmp_path: Path, wri
     with pytest.raises(ValueError, match=r"the report has no instructions; launch the kernel with timeline=10000"):
         write(launch(source, "overlapped"), tmp_path / "none.png")
     assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("write", [write_trace, plot])
+def test_a_folder_that_does_not_exist_is_named(source: Any, tmp_path: Path, write: Any) -> None:
+    with pytest.raises(FileNotFoundError, match=r"none.png: there is no folder .*absent; make it first"):
+        write(launch(source, "overlapped", timeline=1000), tmp_path / "absent" / "none.png")
+
+
+def test_a_report_prints_its_hazards_alone(source: Any) -> None:
+    assert repr(launch(source, "overlapped")) == "Report(hazards=())"
