@@ -81,6 +81,16 @@ __aicore__ inline void StoreRows(const GlobalTensor<T>& to, const LocalTensor<fl
     Fixpipe<T, float, CFG_ROW_MAJOR>(to, c, p);
 }
 
+#if __NPU_ARCH__ == 3510
+/// The same to UB of vector core `core` of the block.
+__aicore__ inline void StoreRows(const LocalTensor<float>& to, uint8_t core, const LocalTensor<float>& c, uint16_t m, uint16_t n, uint16_t rows, uint32_t pitch) {
+    static constexpr FixpipeConfig TO_UB(CO2Layout::ROW_MAJOR, true);
+    FixpipeParamsArch3510<CO2Layout::ROW_MAJOR> p(n, m, rows, pitch);
+    p.subBlockId = core;
+    Fixpipe<float, float, TO_UB>(to, c, p);
+}
+#endif
+
 /// A part of an NZ matrix of 16 bits in L1 = m x n of L0C.
 template <class T>
 __aicore__ inline void StoreNz(const Nz<T>& to, const LocalTensor<float>& c, uint16_t m, uint16_t n, uint16_t rows) {

@@ -13,6 +13,7 @@ namespace ascend_k3 {
 template <class T, uint32_t W>
 class KdaCube {
     using M = Merged<T>;
+    using Ub = KdaUb<T, W>;
     static constexpr bool is_float = std::is_same_v<T, float>;
     static constexpr uint32_t SQUARE = CHUNK * CHUNK, WIDE = CHUNK * W, HALF = CHUNK / 2;  // elements; tokens
     static constexpr uint32_t PARTS = is_float ? 1 : 2, AREAS = is_float ? 1 : 2;
@@ -183,6 +184,15 @@ class KdaCube {
         if constexpr (!is_float) WaitFlag<HardEvent::FIX_MTE1>(s);
     }
 
+    /// Rows, `pitch` elements apart, to the head's vector core: to its UB, or to the workspace.
+    __aicore__ inline void ToVector(uint32_t s, uint32_t ub, uint32_t room, uint32_t element, const LocalTensor<float>& c, uint16_t m, uint16_t n, uint16_t rows, uint32_t pitch) {
+#if __NPU_ARCH__ == 3510
+        StoreRows(LocalTensor<float>(TPosition::VECCALC, ub + element * sizeof(float), m * pitch), s, c, m, n, rows, pitch);
+#else
+        StoreRows(Room<float>(s, room, W * W)[element], c, m, n, rows, pitch);
+#endif
+    }
+
     /// m x n of L0C to a part of a matrix in L1.
     template <class X>
     __aicore__ inline void Put(uint32_t s, const Nz<X>& to, const LocalTensor<float>& c, uint16_t m, uint16_t n, uint16_t rows) {
@@ -244,7 +254,6 @@ class KdaCube {
     __aicore__ inline void Scores(uint32_t s, uint32_t chunk, uint32_t begin, uint32_t end) {
         constexpr uint16_t M_ROWS = 2 * SUB;
         constexpr uint32_t LOWER = SUB * FRACTAL, BLOCK = M_ROWS * FRACTAL;  // in L0C: from q's rows to k's, to the next 16 columns
-        GlobalTensor<float> scores = Room<float>(s, Sizes().scores, 2 * SUB * CHUNK);
         BringSub(s, chunk, begin);
         if constexpr (is_float) Order<HardEvent::MTE2_FIX>();
         const LocalTensor<float> all = begin == 0 ? products_.Open(s) : products_.Reopen(s);
@@ -256,8 +265,8 @@ class KdaCube {
             products_.template Add<Lies::AsIs, Lies::Transposed>(c, At(Shared<T>(ROWS, 2 * CHUNK, W), 2 * i * SUB, 0), ColumnsOf(s, i), M_ROWS, (i + 1) * SUB, W);
             SetFlag<HardEvent::MTE1_MTE2>(i);
             products_.Close();
-            StoreRows(scores[i * SUB], c[i * BLOCK], SUB, SUB, M_ROWS, CHUNK);
-            StoreRows(scores[SUB * CHUNK + i * SUB], c[i * BLOCK + LOWER], SUB, SUB, M_ROWS, CHUNK);
+            ToVector(s, Ub::SCORES, Sizes().scores, i * SUB, c[i * BLOCK], SUB, SUB, M_ROWS, CHUNK);
+            ToVector(s, Ub::SCORES, Sizes().scores, SUB * CHUNK + i * SUB, c[i * BLOCK + LOWER], SUB, SUB, M_ROWS, CHUNK);
             if (i > 0) Keep(s, KEPT_A, Number(At(OfA(s, chunk), i * SUB, 0)), c, SUB, i * SUB, M_ROWS);
             if (i % 2) Keep(s, KEPT_BESIDE + i / 2 * SUB * SUB, Own<M>(s, BESIDE + i / 2 * SUB * SUB * sizeof(M), SUB, SUB), c[(i - 1) * BLOCK + LOWER], SUB, SUB, M_ROWS);
             if (i >= 2) Keep(s, KEPT_BELOW, At(Own<M>(s, BELOW, HALF, HALF), (i - 2) * SUB, 0), c[LOWER], SUB, 2 * SUB, M_ROWS);
@@ -490,7 +499,7 @@ class KdaCube {
         LocalTensor<float> c = products_.Open(s % AREAS);
         products_.template Add<Lies::AsIs, Lies::AsIs>(c, U(s), ColumnsOf(s, SUBS - 1), W, W, CHUNK);
         products_.Close();
-        StoreRows(Room<float>(s, Sizes().change, W * W), c, W, W, W, W);
+        ToVector(s, Ub::CHANGE, Sizes().change, 0, c, W, W, W, W);
         products_.Stored();
     }
 

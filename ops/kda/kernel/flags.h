@@ -21,6 +21,21 @@ constexpr uint16_t CHANGE = 4;    // cube -> vector: what the chunk adds to the 
 template <class T>
 using Merged = std::conditional_t<sizeof(T) == 2, half, float>;
 
+/// dav-3510: products go from L0C straight to the UB of their head's vector core.
+constexpr bool DIRECT = __NPU_ARCH__ == 3510;
+
+/// UB of a vector core, in bytes.
+template <class T, uint32_t W>
+struct KdaUb {
+    static constexpr uint32_t TILE = SUB * W, SLOTS = DIRECT ? 2 : 4;  // elements; tiles on their way out
+    static constexpr uint32_t STATE = 0, KEYS = STATE + W * W * 4, WORK = KEYS + CHUNK * W * 4, IN = WORK + 32 * 1024;
+    static constexpr uint32_t OUT = IN + (sizeof(T) == 2 ? 4 * TILE * sizeof(T) : 0), SCRATCH = OUT + SLOTS * TILE * sizeof(T);
+    static constexpr uint32_t ROWS = SCRATCH + TILE * 4, SMALL = ROWS + 10 * W * 4;
+    static constexpr uint32_t SCORES = SMALL + 4640, CHANGE = SCORES + (DIRECT ? 2 * SUB * CHUNK * 4 : 0);  // what the cube writes
+    static constexpr uint32_t BYTES = CHANGE + (DIRECT ? W * W * 4 : 0);
+    static_assert(BYTES <= (DIRECT ? 248 : 184) * 1024, "the UB that a kernel may use");
+};
+
 /// A pair of heads of one sequence.
 struct KdaPair {
     int64_t sequence, first_token;
