@@ -36,6 +36,39 @@ struct KdaUb {
     static_assert(BYTES <= (DIRECT ? 248 : 184) * 1024, "the UB that a kernel may use");
 };
 
+/// First row of the operand `columns` of sub-chunk i: 0, 16, 48, 96.
+constexpr uint32_t FirstColumnRow(uint32_t i) { return SUB * i * (i + 1) / 2; }
+
+/// L1 of a block, in bytes.
+template <class T, uint32_t W>
+struct KdaL1 {
+    using M = Merged<T>;
+    static constexpr bool is_float = sizeof(T) == 4;
+    static constexpr uint32_t SQUARE = CHUNK * CHUNK, WIDE = CHUNK * W, HALF = CHUNK / 2;  // elements; tokens
+    static constexpr uint32_t PARTS = is_float ? 1 : 2, AREAS = is_float ? 1 : 2;
+
+    // L1, in bytes: what all heads use in turn
+    static constexpr uint32_t MINUS = 0, MINUS_MERGED = MINUS + SQUARE * sizeof(T), ROWS = MINUS_MERGED + HALF * HALF * sizeof(M);
+    static constexpr uint32_t COLUMNS = ROWS + 2 * WIDE * sizeof(T), COLUMNS_BYTES = FirstColumnRow(SUBS - 1) * W * sizeof(T);
+    // and what each has: `P...` are pairs
+    static constexpr uint32_t AREA = COLUMNS + PARTS * COLUMNS_BYTES;
+    static constexpr uint32_t Q = 0, K = Q + WIDE * sizeof(T), V = K + WIDE * sizeof(T), STATE = V + WIDE * sizeof(T), PKEYS = STATE + W * W * sizeof(T);
+    static constexpr uint32_t PA = PKEYS + PARTS * WIDE * sizeof(T), PSOLUTION = PA + AREAS * PARTS * SQUARE * sizeof(T);
+    static constexpr uint32_t READS = PSOLUTION + PARTS * SQUARE * sizeof(T), REST_U = READS + WIDE * sizeof(T);
+    static constexpr uint32_t BESIDE = REST_U + (PARTS - 1) * WIDE * sizeof(T);                  // -L: blocks (1, 0) and (3, 2) [2][SUB, SUB]
+    static constexpr uint32_t BELOW = BESIDE + 2 * SUB * SUB * sizeof(M);                        // -L: the lower left half [HALF, HALF]
+    static constexpr uint32_t PMERGED = BELOW + HALF * HALF * sizeof(M);                         // inverses of both halves [2][HALF, HALF]
+    static constexpr uint32_t PBESIDE = PMERGED + PARTS * 2 * HALF * HALF * sizeof(M);           // -L times an inverse [2][SUB, SUB]
+    static constexpr uint32_t PBELOW = PBESIDE + PARTS * 2 * SUB * SUB * sizeof(M);              // the same [HALF, HALF]
+    static constexpr uint32_t AREA_BYTES = PBELOW + PARTS * HALF * HALF * sizeof(M);
+    static_assert(AREA + AREAS * AREA_BYTES <= 512 * 1024, "L1 of both SoCs has 512 KiB");
+    /// dav-3510, 16 bits: the vector cores write the state and the diagonal blocks themselves.
+    static constexpr bool FROM_VECTOR = DIRECT && !is_float;
+
+    /// Where a matrix of a vector core's head begins.
+    __aicore__ inline static uint32_t Of(uint32_t s, uint32_t bytes) { return AREA + s % AREAS * AREA_BYTES + bytes; }
+};
+
 /// A pair of heads of one sequence.
 struct KdaPair {
     int64_t sequence, first_token;
@@ -53,8 +86,22 @@ struct KdaPair {
     __aicore__ inline uint32_t TokensOf(uint32_t chunk) const { return tokens - chunk * CHUNK < CHUNK ? tokens - chunk * CHUNK : CHUNK; }
 };
 
-/// First row of the operand `columns` of sub-chunk i: 0, 16, 48, 96.
-constexpr uint32_t FirstColumnRow(uint32_t i) { return SUB * i * (i + 1) / 2; }
+/// Four blocks [SUB, SUB], side by side as NZ of [SUB, CHUNK], to the diagonal of a matrix [CHUNK, CHUNK] in L1.
+template <class X, class From>
+__aicore__ inline void BringDiagonal(const LocalTensor<X>& to, const From& from) {
+    constexpr uint16_t C0 = 32 / sizeof(X), GROUPS = SUB / C0;  // groups of a block
+    for (uint16_t g = 0; g < GROUPS; ++g)
+        DataCopy(to[g * CHUNK * C0], from[g * SUB * C0], DataCopyParams(SUBS, SUB, (GROUPS - 1) * SUB, GROUPS * CHUNK));
+}
+/// The first two or all of the four blocks to the diagonals of `count` matrices [CHUNK / 2, CHUNK / 2].
+template <class X, class From>
+__aicore__ inline void BringHalf(const LocalTensor<X>& to, const From& from, uint16_t count) {
+    constexpr uint16_t C0 = 32 / sizeof(X), GROUPS = SUB / C0, HALF = CHUNK / 2;
+    for (uint16_t g = 0; g < GROUPS; ++g)
+        for (uint16_t odd = 0; odd < 2; ++odd)
+            DataCopy(to[((odd * GROUPS + g) * HALF + odd * SUB) * C0], from[(odd * GROUPS + g) * SUB * C0],
+                     DataCopyParams(count, SUB, (2 * GROUPS - 1) * SUB, 2 * GROUPS * HALF - SUB));
+}
 
 template <HardEvent event>
 __aicore__ inline void Order() {

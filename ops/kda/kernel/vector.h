@@ -19,6 +19,7 @@ class KdaVector {
     using M = Merged<T>;
 
     using Ub = KdaUb<T, W>;
+    using L1 = KdaL1<T, W>;
     // the inverse works where keys and work are between two chunks
     static constexpr uint32_t SCORES = DIRECT ? Ub::SCORES : Ub::KEYS, INVERSE = Ub::KEYS + 8192, DONE = Ub::KEYS + 12288;
 
@@ -165,7 +166,7 @@ class KdaVector {
             if (pair.chunks) Request(pair, head, 0);
         for (uint32_t chunk = 0; chunk < pair.chunks; ++chunk) {
             if (chunk == 0) Prepare(pair, head, 0);
-            Invert();
+            Invert(chunk % 2);
             if (chunk + 1 < pair.chunks) Prepare(pair, head, chunk + 1);
             Update(chunk % 2, chunk + 1 < pair.chunks);
         }
@@ -387,7 +388,7 @@ class KdaVector {
 
     /// Diagonal blocks, side by side [SUB, CHUNK]: A's lower triangle; and (I + L)^-1 of L's, by forward substitution on
     /// all four at once. The cube gives -L.
-    __aicore__ inline void Invert() {
+    __aicore__ inline void Invert(uint32_t parity) {
         CrossCoreWaitFlag(flag::SCORES);
         constexpr uint32_t COUNT = SUB * CHUNK;
         LocalTensor<float> a = At<float>(SCORES, COUNT), l = At<float>(SCORES + COUNT * 4, COUNT), inverse = At<float>(INVERSE, COUNT);
@@ -413,9 +414,22 @@ class KdaVector {
             PipeBarrier<PIPE_V>();
         }
         constexpr uint32_t MERGED = 2 * COUNT * sizeof(M), OPERAND = 2 * COUNT * sizeof(T);
-        SendBlocks<M>(inverse, l, Sizes().diagonal, DONE);
-        SendBlocks<T>(inverse, l, Sizes().diagonal + MERGED, DONE + MERGED);
-        SendBlocks<T>(a, l, Sizes().diagonal + MERGED + OPERAND, DONE + MERGED + OPERAND);
+        MakeBlocks<M>(inverse, l, DONE);
+        MakeBlocks<T>(inverse, l, DONE + MERGED);
+        MakeBlocks<T>(a, l, DONE + MERGED + OPERAND);
+        Wait<HardEvent::V_MTE3>();
+        if constexpr (L1::FROM_VECTOR) {
+            for (uint32_t part = 0; part < 2; ++part) {
+                BringHalf<M>(InL1<M>(L1::PMERGED + part * MERGED, 2 * COUNT), At<M>(DONE + part * COUNT * sizeof(M), COUNT), 2);
+                BringDiagonal<T>(InL1<T>(L1::PSOLUTION + part * CHUNK * CHUNK * sizeof(T), CHUNK * CHUNK), At<T>(DONE + MERGED + part * COUNT * sizeof(T), COUNT));
+                BringDiagonal<T>(InL1<T>(L1::PA + (parity * 2 + part) * CHUNK * CHUNK * sizeof(T), CHUNK * CHUNK),
+                                 At<T>(DONE + MERGED + OPERAND + part * COUNT * sizeof(T), COUNT));
+            }
+        } else {
+            static_assert(sizeof(M) == sizeof(T), "three matrices, and in 16 bits their rests, in a row");
+            GlobalTensor<T> to = Room<T>(Sizes().diagonal, 6 * COUNT);
+            for (uint32_t i = 0; i < 3; ++i) DataCopy(to[i * 2 * COUNT], At<T>(DONE + i * OPERAND, 2 * COUNT), is_float ? COUNT : 2 * COUNT);
+        }
         Wait<HardEvent::MTE3_V>();
         CrossCoreSetFlag<2, PIPE_MTE3>(flag::DIAGONAL);
     }
@@ -429,9 +443,9 @@ class KdaVector {
             Cast(to, a, RoundMode::CAST_RINT, LANES, SUB, UnaryRepeatParams(SUB, 1, 1, CHUNK / 8));
     }
 
-    /// [SUB, CHUNK] of floats to the workspace as NZ of U and, behind it, what 16 bits leave of them.
+    /// [SUB, CHUNK] of floats as NZ of U and, behind it, what 16 bits leave of them.
     template <class U>
-    __aicore__ inline void SendBlocks(const LocalTensor<float>& a, const LocalTensor<float>& scratch, uint32_t room, uint32_t ub) {
+    __aicore__ inline static void MakeBlocks(const LocalTensor<float>& a, const LocalTensor<float>& scratch, uint32_t ub) {
         constexpr uint32_t COUNT = SUB * CHUNK;
         LocalTensor<U> done = At<U>(ub, 2 * COUNT);
         Blocks<U>(done, a);
@@ -443,8 +457,11 @@ class KdaVector {
             PipeBarrier<PIPE_V>();
             Blocks<U>(done[COUNT], scratch);
         }
-        Wait<HardEvent::V_MTE3>();
-        DataCopy(Room<U>(room, 2 * COUNT), done, sizeof(U) == 2 ? 2 * COUNT : COUNT);
+    }
+    /// A matrix of this core's head in L1.
+    template <class U>
+    __aicore__ inline static LocalTensor<U> InL1(uint32_t bytes, uint32_t count) {
+        return LocalTensor<U>(TPosition::A1, L1::Of(GetSubBlockIdx(), bytes), count);
     }
 
     /// S <- exp(G_end) S + what the chunk adds; and S to the cube, if another chunk follows.
@@ -484,7 +501,11 @@ class KdaVector {
             ToNz<T>(out, At<float>(Ub::STATE + piece * PIECE * W * 4, PIECE * W), PIECE);
             SetFlag<HardEvent::V_MTE3>(id);
             WaitFlag<HardEvent::V_MTE3>(id);
-            DataCopy(to[piece * PIECE * GROUP], out, DataCopyParams(GROUPS, PIECE, 0, W - PIECE));
+            const DataCopyParams strides(GROUPS, PIECE, 0, W - PIECE);
+            if constexpr (L1::FROM_VECTOR)
+                DataCopy(InL1<T>(L1::STATE, W * W)[piece * PIECE * GROUP], out, strides);
+            else
+                DataCopy(to[piece * PIECE * GROUP], out, strides);
             if (piece + 2 < W / PIECE) SetFlag<HardEvent::MTE3_V>(id);
         }
         Wait<HardEvent::MTE3_V>();
