@@ -1,7 +1,7 @@
 // The vector cores' part of a chunk: operands of the products, the inverse of the diagonal blocks, the state.
 #pragma once
 
-#include "flags.h"
+#include "block.h"
 
 namespace ascend_k3 {
 

@@ -1,4 +1,4 @@
-// What the cube core and the vector cores of a block tell each other, and the inputs that both read.
+// What the cores of a block share: flags, where things are in UB and L1, and which heads they take.
 #pragma once
 
 #include "kernel_operator.h"

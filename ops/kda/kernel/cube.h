@@ -6,7 +6,7 @@
 #pragma once
 
 #include "ascend_k3/cube.h"
-#include "flags.h"
+#include "block.h"
 
 namespace ascend_k3 {
 
