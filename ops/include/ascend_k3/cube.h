@@ -81,6 +81,16 @@ __aicore__ inline void StoreRows(const GlobalTensor<T>& to, const LocalTensor<fl
     Fixpipe<T, float, CFG_ROW_MAJOR>(to, c, p);
 }
 
+#if __NPU_ARCH__ == 3510
+/// The same to UB of vector core `core` of the block.
+__aicore__ inline void StoreRows(const LocalTensor<float>& to, uint8_t core, const LocalTensor<float>& c, uint16_t m, uint16_t n, uint16_t rows, uint32_t pitch) {
+    static constexpr FixpipeConfig TO_UB(CO2Layout::ROW_MAJOR, true);
+    FixpipeParamsArch3510<CO2Layout::ROW_MAJOR> p(n, m, rows, pitch);
+    p.subBlockId = core;
+    Fixpipe<float, float, TO_UB>(to, c, p);
+}
+#endif
+
 /// A part of an NZ matrix of 16 bits in L1 = m x n of L0C.
 template <class T>
 __aicore__ inline void StoreNz(const Nz<T>& to, const LocalTensor<float>& c, uint16_t m, uint16_t n, uint16_t rows) {
@@ -111,39 +121,37 @@ struct Pair {
     Nz<T> number, rest;
 };
 
-/// Products, whose sums stay in one of two halves of L0C; operands go through two halves of L0A and of L0B in slices of k.
+/// Products, whose sums stay in parts of L0C of 64 KiB, two or (dav-3510) four; operands go through two halves of L0A and of
+/// L0B in slices of k.
 class Products {
    public:
     static constexpr uint16_t SLICE = 64;
-    static constexpr uint32_t HALF = 32 * 1024, C_HALF = 64 * 1024;  // bytes
+    static constexpr uint32_t HALF = 32 * 1024, C_PART = 64 * 1024;  // bytes
+    static constexpr int32_t C_PARTS = __NPU_ARCH__ == 3510 ? 4 : 2;
 
     __aicore__ inline void Begin() {
-        for (int32_t i = 0; i < 2; ++i) {
-            SetFlag<HardEvent::M_MTE1>(i);
-            SetFlag<HardEvent::FIX_M>(i);
-        }
+        for (int32_t i = 0; i < 2; ++i) SetFlag<HardEvent::M_MTE1>(i);
+        for (int32_t i = 0; i < C_PARTS; ++i) SetFlag<HardEvent::FIX_M>(i);
     }
     __aicore__ inline void End() {
-        for (int32_t i = 0; i < 2; ++i) {
-            WaitFlag<HardEvent::M_MTE1>(i);
-            WaitFlag<HardEvent::FIX_M>(i);
-        }
+        for (int32_t i = 0; i < 2; ++i) WaitFlag<HardEvent::M_MTE1>(i);
+        for (int32_t i = 0; i < C_PARTS; ++i) WaitFlag<HardEvent::FIX_M>(i);
     }
 
-    /// Half `half` of L0C for a new sum, when what was in it has been stored.
-    __aicore__ inline LocalTensor<float> Open(int32_t half) {
-        LocalTensor<float> c = Reopen(half);
+    /// A part of L0C for a new sum, when what was in it has been stored.
+    __aicore__ inline LocalTensor<float> Open(int32_t part) {
+        LocalTensor<float> c = Reopen(part);
         empty_ = true;
         return c;
     }
-    /// The same half for more to be added.
-    __aicore__ inline LocalTensor<float> Reopen(int32_t half) {
-        c_ = half;
+    /// The same for more to be added.
+    __aicore__ inline LocalTensor<float> Reopen(int32_t part) {
+        c_ = part;
         WaitFlag<HardEvent::FIX_M>(c_);
         empty_ = false;
-        return LocalTensor<float>(TPosition::CO1, c_ * C_HALF, C_HALF / sizeof(float));
+        return LocalTensor<float>(TPosition::CO1, c_ * C_PART, C_PART / sizeof(float));
     }
-    /// A sum of its own further on in the half.
+    /// A sum of its own further on in the part.
     __aicore__ inline void Next() { empty_ = true; }
     /// From here on fixpipe may store the sums; Stored() behind the last store.
     __aicore__ inline void Close() {

@@ -127,3 +127,10 @@ DECODE = [
     for partly in ([False, True] if tokens > 1 and not judged else [False])
 ]
 CASES = [*CHUNKS, *DECODE]
+
+EQUIVALENT = {
+    # FIX_M of the parts of L0C that keep q exp(G) S, on dav-3510: fixpipe is in order, and before the next chunk's sum
+    # there, sums in other parts wait for what it has stored since.
+    "event 354": "FIX_M of a part of L0C that is written again only after waiting for later stores of fixpipe",
+    "event 355": "the same, of the other head",
+}

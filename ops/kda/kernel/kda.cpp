@@ -3,7 +3,7 @@
 // A block of one cube core and two vector cores takes a pair of heads of one sequence, from its first chunk to its last;
 // each vector core has one of the heads, the cube core serves both.
 // DTYPE of q, k, v, g and o: bfloat16_t or float; BETA of beta: the same, or float; WIDTH of the heads: 64 or 128.
-#include "cube_part.h"
+#include "cube.h"
 #include "vector.h"
 
 extern "C" __global__ __aicore__ void kda(GM_ADDR q, GM_ADDR k, GM_ADDR v, GM_ADDR g, GM_ADDR beta, GM_ADDR A_log, GM_ADDR dt_bias, GM_ADDR offsets,

@@ -1,7 +1,7 @@
 // The vector cores' part of a chunk: operands of the products, the inverse of the diagonal blocks, the state.
 #pragma once
 
-#include "flags.h"
+#include "block.h"
 
 namespace ascend_k3 {
 
@@ -14,17 +14,14 @@ class KdaVector {
     static constexpr uint32_t TILE = SUB * W;                             // elements of a sub-chunk
     static constexpr uint32_t GROUP = 32 / sizeof(T), GROUPS = W / GROUP; // columns of an NZ group, groups
     static constexpr uint32_t BETA_GROUP = 32 / sizeof(B);
-    static constexpr uint32_t SLOTS = 4, PIECE = 32;                      // buffers on their way out; rows of the state at a time
+    static constexpr uint32_t SLOTS = KdaUb<T, W>::SLOTS, PIECE = 32;     // buffers on their way out; rows of the state at a time
     static constexpr int32_t INPUTS_IN = 2;                               // event MTE2_V; 0 and 1 are of Update
     using M = Merged<T>;
 
-    // UB, in bytes
-    static constexpr uint32_t STATE = 0, KEYS = STATE + W * W * 4, WORK = KEYS + CHUNK * W * 4;
-    static constexpr uint32_t IN = WORK + 32 * 1024, OUT = IN + (is_float ? 0 : 4 * TILE * 2);
-    static constexpr uint32_t SCRATCH = OUT + SLOTS * TILE * sizeof(T), ROWS = SCRATCH + TILE * 4;
-    static constexpr uint32_t SMALL = ROWS + 10 * W * 4;
+    using Ub = KdaUb<T, W>;
+    using L1 = KdaL1<T, W>;
     // the inverse works where keys and work are between two chunks
-    static constexpr uint32_t SCORE_A = KEYS, SCORE_L = KEYS + 4096, INVERSE = KEYS + 8192, DONE = KEYS + 12288;
+    static constexpr uint32_t SCORES = DIRECT ? Ub::SCORES : Ub::KEYS, INVERSE = Ub::KEYS + 8192, DONE = Ub::KEYS + 12288;
 
    public:
     __aicore__ inline void Run(GM_ADDR q, GM_ADDR k, GM_ADDR v, GM_ADDR g, GM_ADDR beta, GM_ADDR A_log, GM_ADDR dt_bias, GM_ADDR offsets, GM_ADDR initial,
@@ -61,26 +58,26 @@ class KdaVector {
     __aicore__ inline static LocalTensor<U> At(uint32_t bytes, uint32_t count) {
         return LocalTensor<U>(TPosition::VECCALC, bytes, count);
     }
-    __aicore__ inline static LocalTensor<float> Work(uint32_t i) { return At<float>(WORK + i * TILE * 4, TILE); }
+    __aicore__ inline static LocalTensor<float> Work(uint32_t i) { return At<float>(Ub::WORK + i * TILE * 4, TILE); }
     __aicore__ inline static LocalTensor<T> Input(uint32_t i) {
         if constexpr (is_float)
             return Work(i);
         else
-            return At<T>(IN + i * TILE * 2, TILE);
+            return At<T>(Ub::IN + i * TILE * 2, TILE);
     }
-    __aicore__ inline static LocalTensor<float> Row(uint32_t i) { return At<float>(ROWS + i * W * 4, W); }
+    __aicore__ inline static LocalTensor<float> Row(uint32_t i) { return At<float>(Ub::ROWS + i * W * 4, W); }
     enum : uint32_t { BIAS, ANCHOR, MIDDLE, LAST_MIDDLE, FROM_START, STEP, DECAY, CHANGED = DECAY + 2 };  // rows; DECAY and CHANGED of two chunks
     // small things, in bytes from SMALL on
-    __aicore__ inline static LocalTensor<float> Bound() { return At<float>(SMALL, 64); }                 // lower_bound
-    __aicore__ inline static LocalTensor<float> Numerator() { return At<float>(SMALL + 256, 32); }       // scale, then ones
-    __aicore__ inline static LocalTensor<float> Sums() { return At<float>(SMALL + 384, 32); }
-    __aicore__ inline static LocalTensor<float> Strength() { return At<float>(SMALL + 512, 32); }        // b, then -b
-    __aicore__ inline static LocalTensor<float> OfNorms() { return At<float>(SMALL + 640, 256); }        // [32][8]
-    __aicore__ inline static LocalTensor<float> OfStrength() { return At<float>(SMALL + 1664, 256); }    // [32][8]
-    __aicore__ inline static LocalTensor<B> Beta() { return At<B>(SMALL + 2688, SUB * BETA_GROUP); }
-    __aicore__ inline static LocalTensor<float> BetaFloat() { return At<float>(SMALL + 3200, SUB * BETA_GROUP); }
-    __aicore__ inline static LocalTensor<uint16_t> Mask(uint32_t i) { return At<uint16_t>(SMALL + 4224 + i * 128, 64); }  // i <= t, i < t, i == t
-    __aicore__ inline static LocalTensor<float> Gate() { return At<float>(SMALL + 4608, 8); }
+    __aicore__ inline static LocalTensor<float> Bound() { return At<float>(Ub::SMALL, 64); }                 // lower_bound
+    __aicore__ inline static LocalTensor<float> Numerator() { return At<float>(Ub::SMALL + 256, 32); }       // scale, then ones
+    __aicore__ inline static LocalTensor<float> Sums() { return At<float>(Ub::SMALL + 384, 32); }
+    __aicore__ inline static LocalTensor<float> Strength() { return At<float>(Ub::SMALL + 512, 32); }        // b, then -b
+    __aicore__ inline static LocalTensor<float> OfNorms() { return At<float>(Ub::SMALL + 640, 256); }        // [32][8]
+    __aicore__ inline static LocalTensor<float> OfStrength() { return At<float>(Ub::SMALL + 1664, 256); }    // [32][8]
+    __aicore__ inline static LocalTensor<B> Beta() { return At<B>(Ub::SMALL + 2688, SUB * BETA_GROUP); }
+    __aicore__ inline static LocalTensor<float> BetaFloat() { return At<float>(Ub::SMALL + 3200, SUB * BETA_GROUP); }
+    __aicore__ inline static LocalTensor<uint16_t> Mask(uint32_t i) { return At<uint16_t>(Ub::SMALL + 4224 + i * 128, 64); }  // i <= t, i < t, i == t
+    __aicore__ inline static LocalTensor<float> Gate() { return At<float>(Ub::SMALL + 4608, 8); }
 
     template <HardEvent event>
     __aicore__ inline static void Wait() { Order<event>(); }
@@ -169,12 +166,12 @@ class KdaVector {
             if (pair.chunks) Request(pair, head, 0);
         for (uint32_t chunk = 0; chunk < pair.chunks; ++chunk) {
             if (chunk == 0) Prepare(pair, head, 0);
-            Invert();
+            Invert(chunk % 2);
             if (chunk + 1 < pair.chunks) Prepare(pair, head, chunk + 1);
             Update(chunk % 2, chunk + 1 < pair.chunks);
         }
         Wait<HardEvent::V_MTE3>();
-        DataCopy(final_[state], At<float>(STATE, W * W), W * W);
+        DataCopy(final_[state], At<float>(Ub::STATE, W * W), W * W);
         Wait<HardEvent::MTE3_V>();
     }
 
@@ -190,7 +187,7 @@ class KdaVector {
     }
 
     __aicore__ inline void Begin(uint64_t state) {
-        LocalTensor<float> s = At<float>(STATE, W * W);
+        LocalTensor<float> s = At<float>(Ub::STATE, W * W);
         if (tiling_.has_initial) {
             DataCopy(s, initial_[state], W * W);
             Wait<HardEvent::MTE2_V>();
@@ -263,7 +260,7 @@ class KdaVector {
 
     /// q <- scale q / |q|, k <- k / |k|, and b = sigmoid(beta). Work 2 (g) and 3 (v) stay; the out slots are scratch.
     __aicore__ inline void Norms() {
-        LocalTensor<float> squares = At<float>(SCRATCH, TILE);
+        LocalTensor<float> squares = At<float>(Ub::SCRATCH, TILE);
         for (uint32_t i = Q; i <= K; ++i) {
             Mul(squares, Work(i), Work(i), TILE);
             PipeBarrier<PIPE_V>();
@@ -330,7 +327,7 @@ class KdaVector {
     /// What the products need of a sub-chunk. Exponents are taken from its middle token on: none exceeds 8 tokens' decay.
     __aicore__ inline void Operands(const GlobalTensor<T>& slot, uint32_t i) {
         const KdaRoom sizes = Sizes();
-        LocalTensor<float> q = Work(Q), k = Work(K), v = Work(V), decay = At<float>(SCRATCH, TILE), keys = At<float>(KEYS, CHUNK * W);
+        LocalTensor<float> q = Work(Q), k = Work(K), v = Work(V), decay = At<float>(Ub::SCRATCH, TILE), keys = At<float>(Ub::KEYS, CHUNK * W);
         LocalTensor<float> middle = Work(G)[(SUB / 2 - 1) * W];
         WithRow<Do::Sub>(decay, Work(G), middle, SUB);
         Add(Row(MIDDLE), Row(ANCHOR), middle, W);
@@ -371,7 +368,7 @@ class KdaVector {
     /// A tile to rows `row` and following of an NZ matrix of `rows` rows that begins `bytes` into the slot.
     __aicore__ inline void Send(const GlobalTensor<T>& slot, uint32_t bytes, uint32_t rows, uint32_t row, const LocalTensor<float>& tile) {
         slot_ = (slot_ + 1) % SLOTS;
-        LocalTensor<T> out = At<T>(OUT + slot_ * TILE * sizeof(T), TILE);
+        LocalTensor<T> out = At<T>(Ub::OUT + slot_ * TILE * sizeof(T), TILE);
         WaitFlag<HardEvent::MTE3_V>(slot_);
         ToNz<T>(out, tile, SUB);
         SetFlag<HardEvent::V_MTE3>(slot_);
@@ -382,7 +379,7 @@ class KdaVector {
 
     /// What the tile that Send has just cast has lost.
     __aicore__ inline void Rest(const LocalTensor<float>& to, const LocalTensor<float>& tile) {
-        LocalTensor<T> sent = At<T>(OUT + slot_ * TILE * sizeof(T), TILE);
+        LocalTensor<T> sent = At<T>(Ub::OUT + slot_ * TILE * sizeof(T), TILE);
         for (uint32_t h = 0; h < W; h += LANES) Cast(to[h], sent[h * SUB], RoundMode::CAST_NONE, LANES, SUB, UnaryRepeatParams(1, SUB, LINE, 1));
         PipeBarrier<PIPE_V>();
         Sub(to, tile, to, TILE);
@@ -391,17 +388,19 @@ class KdaVector {
 
     /// Diagonal blocks, side by side [SUB, CHUNK]: A's lower triangle; and (I + L)^-1 of L's, by forward substitution on
     /// all four at once. The cube gives -L.
-    __aicore__ inline void Invert() {
+    __aicore__ inline void Invert(uint32_t parity) {
         CrossCoreWaitFlag(flag::SCORES);
         constexpr uint32_t COUNT = SUB * CHUNK;
-        LocalTensor<float> a = At<float>(SCORE_A, COUNT), l = At<float>(SCORE_L, COUNT), inverse = At<float>(INVERSE, COUNT);
-        LocalTensor<float> factors = At<float>(WORK, COUNT * 8);
+        LocalTensor<float> a = At<float>(SCORES, COUNT), l = At<float>(SCORES + COUNT * 4, COUNT), inverse = At<float>(INVERSE, COUNT);
+        LocalTensor<float> factors = At<float>(Ub::WORK, COUNT * 8);
         GlobalTensor<float> scores = Room<float>(Sizes().scores, 2 * COUNT);
-        Wait<HardEvent::V_MTE2>();
-        DataCopy(a, scores, COUNT);
-        DataCopy(l, scores[COUNT], COUNT);
+        if constexpr (!DIRECT) {
+            Wait<HardEvent::V_MTE2>();
+            DataCopy(a, scores, COUNT);
+            DataCopy(l, scores[COUNT], COUNT);
+        }
         Identity(inverse);
-        Wait<HardEvent::MTE2_V>();
+        if constexpr (!DIRECT) Wait<HardEvent::MTE2_V>();
         Select(a, Mask(0).ReinterpretCast<uint8_t>(), a, 0.0f, SELMODE::VSEL_TENSOR_SCALAR_MODE, COUNT);
         Select(l, Mask(1).ReinterpretCast<uint8_t>(), l, 0.0f, SELMODE::VSEL_TENSOR_SCALAR_MODE, COUNT);
         PipeBarrier<PIPE_V>();
@@ -415,9 +414,22 @@ class KdaVector {
             PipeBarrier<PIPE_V>();
         }
         constexpr uint32_t MERGED = 2 * COUNT * sizeof(M), OPERAND = 2 * COUNT * sizeof(T);
-        SendBlocks<M>(inverse, l, Sizes().diagonal, DONE);
-        SendBlocks<T>(inverse, l, Sizes().diagonal + MERGED, DONE + MERGED);
-        SendBlocks<T>(a, l, Sizes().diagonal + MERGED + OPERAND, DONE + MERGED + OPERAND);
+        MakeBlocks<M>(inverse, l, DONE);
+        MakeBlocks<T>(inverse, l, DONE + MERGED);
+        MakeBlocks<T>(a, l, DONE + MERGED + OPERAND);
+        Wait<HardEvent::V_MTE3>();
+        if constexpr (L1::FROM_VECTOR) {
+            for (uint32_t part = 0; part < 2; ++part) {
+                BringHalf<M>(InL1<M>(L1::PMERGED + part * MERGED, 2 * COUNT), At<M>(DONE + part * COUNT * sizeof(M), COUNT), 2);
+                BringDiagonal<T>(InL1<T>(L1::PSOLUTION + part * CHUNK * CHUNK * sizeof(T), CHUNK * CHUNK), At<T>(DONE + MERGED + part * COUNT * sizeof(T), COUNT));
+                BringDiagonal<T>(InL1<T>(L1::PA + (parity * 2 + part) * CHUNK * CHUNK * sizeof(T), CHUNK * CHUNK),
+                                 At<T>(DONE + MERGED + OPERAND + part * COUNT * sizeof(T), COUNT));
+            }
+        } else {
+            static_assert(sizeof(M) == sizeof(T), "three matrices, and in 16 bits their rests, in a row");
+            GlobalTensor<T> to = Room<T>(Sizes().diagonal, 6 * COUNT);
+            for (uint32_t i = 0; i < 3; ++i) DataCopy(to[i * 2 * COUNT], At<T>(DONE + i * OPERAND, 2 * COUNT), is_float ? COUNT : 2 * COUNT);
+        }
         Wait<HardEvent::MTE3_V>();
         CrossCoreSetFlag<2, PIPE_MTE3>(flag::DIAGONAL);
     }
@@ -431,9 +443,9 @@ class KdaVector {
             Cast(to, a, RoundMode::CAST_RINT, LANES, SUB, UnaryRepeatParams(SUB, 1, 1, CHUNK / 8));
     }
 
-    /// [SUB, CHUNK] of floats to the workspace as NZ of U and, behind it, what 16 bits leave of them.
+    /// [SUB, CHUNK] of floats as NZ of U and, behind it, what 16 bits leave of them.
     template <class U>
-    __aicore__ inline void SendBlocks(const LocalTensor<float>& a, const LocalTensor<float>& scratch, uint32_t room, uint32_t ub) {
+    __aicore__ inline static void MakeBlocks(const LocalTensor<float>& a, const LocalTensor<float>& scratch, uint32_t ub) {
         constexpr uint32_t COUNT = SUB * CHUNK;
         LocalTensor<U> done = At<U>(ub, 2 * COUNT);
         Blocks<U>(done, a);
@@ -445,19 +457,32 @@ class KdaVector {
             PipeBarrier<PIPE_V>();
             Blocks<U>(done[COUNT], scratch);
         }
-        Wait<HardEvent::V_MTE3>();
-        DataCopy(Room<U>(room, 2 * COUNT), done, sizeof(U) == 2 ? 2 * COUNT : COUNT);
+    }
+    /// A matrix of this core's head in L1.
+    template <class U>
+    __aicore__ inline static LocalTensor<U> InL1(uint32_t bytes, uint32_t count) {
+        return LocalTensor<U>(TPosition::A1, L1::Of(GetSubBlockIdx(), bytes), count);
     }
 
     /// S <- exp(G_end) S + what the chunk adds; and S to the cube, if another chunk follows.
     __aicore__ inline void Update(uint32_t parity, bool more) {
-        WithRow<Do::Mul>(At<float>(STATE, W * W), At<float>(STATE, W * W), Row(DECAY + parity), W);
+        WithRow<Do::Mul>(At<float>(Ub::STATE, W * W), At<float>(Ub::STATE, W * W), Row(DECAY + parity), W);
         CrossCoreWaitFlag(flag::CHANGE);
+        if constexpr (DIRECT)
+            WithRow<Do::MulAdd>(At<float>(Ub::STATE, W * W), At<float>(Ub::CHANGE, W * W), Row(CHANGED + parity), W);
+        else
+            AddFromRoom(parity);
+        PipeBarrier<PIPE_V>();
+        if (more) SendState();
+    }
+
+    /// The change comes through the workspace, in pieces.
+    __aicore__ inline void AddFromRoom(uint32_t parity) {
         GlobalTensor<float> change = Room<float>(Sizes().change, W * W);
         Wait<HardEvent::V_MTE2>();
         for (uint32_t piece = 0; piece < W / PIECE; ++piece) {
             const uint32_t half = piece % 2;
-            LocalTensor<float> s = At<float>(STATE + piece * PIECE * W * 4, PIECE * W), added = At<float>(KEYS + half * PIECE * W * 4, PIECE * W);
+            LocalTensor<float> s = At<float>(Ub::STATE + piece * PIECE * W * 4, PIECE * W), added = At<float>(Ub::KEYS + half * PIECE * W * 4, PIECE * W);
             if (piece >= 2) WaitFlag<HardEvent::V_MTE2>(half);
             DataCopy(added, change[piece * PIECE * W], PIECE * W);
             SetFlag<HardEvent::MTE2_V>(half);
@@ -465,20 +490,22 @@ class KdaVector {
             WithRow<Do::MulAdd>(s, added, Row(CHANGED + parity), PIECE);
             if (piece + 2 < W / PIECE) SetFlag<HardEvent::V_MTE2>(half);
         }
-        PipeBarrier<PIPE_V>();
-        if (more) SendState();
     }
 
     __aicore__ inline void SendState() {
         GlobalTensor<T> to = Room<T>(Sizes().state, W * W);
         for (uint32_t piece = 0; piece < W / PIECE; ++piece) {
             const uint32_t half = piece % 2, id = SLOTS + half;
-            LocalTensor<T> out = At<T>(WORK + half * 16 * 1024, PIECE * W);
+            LocalTensor<T> out = At<T>(Ub::WORK + half * 16 * 1024, PIECE * W);
             if (piece >= 2) WaitFlag<HardEvent::MTE3_V>(id);
-            ToNz<T>(out, At<float>(STATE + piece * PIECE * W * 4, PIECE * W), PIECE);
+            ToNz<T>(out, At<float>(Ub::STATE + piece * PIECE * W * 4, PIECE * W), PIECE);
             SetFlag<HardEvent::V_MTE3>(id);
             WaitFlag<HardEvent::V_MTE3>(id);
-            DataCopy(to[piece * PIECE * GROUP], out, DataCopyParams(GROUPS, PIECE, 0, W - PIECE));
+            const DataCopyParams strides(GROUPS, PIECE, 0, W - PIECE);
+            if constexpr (L1::FROM_VECTOR)
+                DataCopy(InL1<T>(L1::STATE, W * W)[piece * PIECE * GROUP], out, strides);
+            else
+                DataCopy(to[piece * PIECE * GROUP], out, strides);
             if (piece + 2 < W / PIECE) SetFlag<HardEvent::MTE3_V>(id);
         }
         Wait<HardEvent::MTE3_V>();

@@ -6,32 +6,19 @@
 #pragma once
 
 #include "ascend_k3/cube.h"
-#include "flags.h"
+#include "block.h"
 
 namespace ascend_k3 {
 
 template <class T, uint32_t W>
 class KdaCube {
     using M = Merged<T>;
+    using Ub = KdaUb<T, W>;
     static constexpr bool is_float = std::is_same_v<T, float>;
     static constexpr uint32_t SQUARE = CHUNK * CHUNK, WIDE = CHUNK * W, HALF = CHUNK / 2;  // elements; tokens
-    static constexpr uint32_t PARTS = is_float ? 1 : 2, AREAS = is_float ? 1 : 2;
-
-    // L1, in bytes: what all heads use in turn
-    static constexpr uint32_t MINUS = 0, MINUS_MERGED = MINUS + SQUARE * sizeof(T), ROWS = MINUS_MERGED + HALF * HALF * sizeof(M);
-    static constexpr uint32_t COLUMNS = ROWS + 2 * WIDE * sizeof(T), COLUMNS_BYTES = FirstColumnRow(SUBS - 1) * W * sizeof(T);
-    // and what each has: `P...` are pairs
-    static constexpr uint32_t AREA = COLUMNS + PARTS * COLUMNS_BYTES;
-    static constexpr uint32_t Q = 0, K = Q + WIDE * sizeof(T), V = K + WIDE * sizeof(T), STATE = V + WIDE * sizeof(T), PKEYS = STATE + W * W * sizeof(T);
-    static constexpr uint32_t PA = PKEYS + PARTS * WIDE * sizeof(T), PSOLUTION = PA + AREAS * PARTS * SQUARE * sizeof(T);
-    static constexpr uint32_t READS = PSOLUTION + PARTS * SQUARE * sizeof(T), REST_U = READS + WIDE * sizeof(T);
-    static constexpr uint32_t BESIDE = REST_U + (PARTS - 1) * WIDE * sizeof(T);                  // -L: blocks (1, 0) and (3, 2) [2][SUB, SUB]
-    static constexpr uint32_t BELOW = BESIDE + 2 * SUB * SUB * sizeof(M);                        // -L: the lower left half [HALF, HALF]
-    static constexpr uint32_t PMERGED = BELOW + HALF * HALF * sizeof(M);                         // inverses of both halves [2][HALF, HALF]
-    static constexpr uint32_t PBESIDE = PMERGED + PARTS * 2 * HALF * HALF * sizeof(M);           // -L times an inverse [2][SUB, SUB]
-    static constexpr uint32_t PBELOW = PBESIDE + PARTS * 2 * SUB * SUB * sizeof(M);              // the same [HALF, HALF]
-    static constexpr uint32_t AREA_BYTES = PBELOW + PARTS * HALF * HALF * sizeof(M);
-    static_assert(AREA + AREAS * AREA_BYTES <= 512 * 1024, "L1 of both SoCs has 512 KiB");
+    using L1 = KdaL1<T, W>;
+    static constexpr uint32_t PARTS = L1::PARTS, AREAS = L1::AREAS, AREA = L1::AREA, AREA_BYTES = L1::AREA_BYTES;
+    static constexpr bool INTO_L1 = L1::FROM_VECTOR;
 
     // Events MTE2_MTE1: the inverses of the diagonal blocks of a head, a sub-chunk's operands of the scores, and what else
     // a head's outputs take. FIX_MTE1 has one a head, MTE1_MTE2 one for the room of a sub-chunk.
@@ -118,12 +105,12 @@ class KdaCube {
 
     /// Keys of sub-chunks 0 to i, decayed to or from the middle of sub-chunk i. The last ones are needed again.
     __aicore__ inline static Both<T> ColumnsOf(uint32_t s, uint32_t i) {
-        if (i == SUBS - 1) return OwnParts(s, PKEYS, CHUNK, W);
-        const uint32_t at = COLUMNS + FirstColumnRow(i) * W * sizeof(T);
-        return Parts(Shared<T>(at, (i + 1) * SUB, W), Shared<T>(at + (PARTS - 1) * COLUMNS_BYTES, (i + 1) * SUB, W));
+        if (i == SUBS - 1) return OwnParts(s, L1::PKEYS, CHUNK, W);
+        const uint32_t at = L1::COLUMNS + FirstColumnRow(i) * W * sizeof(T);
+        return Parts(Shared<T>(at, (i + 1) * SUB, W), Shared<T>(at + (PARTS - 1) * L1::COLUMNS_BYTES, (i + 1) * SUB, W));
     }
-    __aicore__ inline static Both<M> HalfOfInverse(uint32_t s, uint32_t half) { return Of(OwnParts<M>(s, PMERGED, 2 * HALF, HALF), half * HALF * HALF, HALF); }
-    __aicore__ inline static Both<M> Product(uint32_t s, uint32_t half) { return Of(OwnParts<M>(s, PBESIDE, 2 * SUB, SUB), half * SUB * SUB, SUB); }
+    __aicore__ inline static Both<M> HalfOfInverse(uint32_t s, uint32_t half) { return Of(OwnParts<M>(s, L1::PMERGED, 2 * HALF, HALF), half * HALF * HALF, HALF); }
+    __aicore__ inline static Both<M> Product(uint32_t s, uint32_t half) { return Of(OwnParts<M>(s, L1::PBESIDE, 2 * SUB, SUB), half * SUB * SUB, SUB); }
     /// Matrix of `rows` rows from an element on.
     template <class X>
     __aicore__ inline static Nz<X> Of(Nz<X> all, uint32_t element, uint16_t rows) {
@@ -139,11 +126,11 @@ class KdaCube {
     /// Matrices that are zero outside of certain blocks, which alone are written from here on.
     __aicore__ inline void Zeros() {
         for (uint32_t s = 0; s < AREAS; ++s) {
-            Zero<T>(AREA + s * AREA_BYTES + PA, (AREAS + 1) * PARTS * SQUARE);
-            Zero<M>(AREA + s * AREA_BYTES + PMERGED, PARTS * 2 * HALF * HALF);
+            Zero<T>(AREA + s * AREA_BYTES + L1::PA, (AREAS + 1) * PARTS * SQUARE);
+            Zero<M>(AREA + s * AREA_BYTES + L1::PMERGED, PARTS * 2 * HALF * HALF);
         }
-        Zero<T>(MINUS, SQUARE);
-        Zero<M>(MINUS_MERGED, HALF * HALF);
+        Zero<T>(L1::MINUS, SQUARE);
+        Zero<M>(L1::MINUS_MERGED, HALF * HALF);
         PipeBarrier<PIPE_MTE2>();
         Order<HardEvent::MTE2_FIX>();
     }
@@ -154,26 +141,10 @@ class KdaCube {
     /// -1 on the diagonal, when the vector cores have written it.
     __aicore__ inline void BringMinus() {
         constexpr uint32_t COUNT = SUB * CHUNK;
-        BringHalf(Shared<M>(MINUS_MERGED, HALF, HALF).whole, Room<M>(0, Sizes().minus, COUNT), 1);
-        BringDiagonal(Shared<T>(MINUS, CHUNK, CHUNK), Room<T>(0, Sizes().minus + COUNT * sizeof(M), COUNT));
+        BringHalf<M>(Shared<M>(L1::MINUS_MERGED, HALF, HALF).whole, Room<M>(0, Sizes().minus, COUNT), 1);
+        BringDiagonal<T>(Shared<T>(L1::MINUS, CHUNK, CHUNK).whole, Room<T>(0, Sizes().minus + COUNT * sizeof(M), COUNT));
         minus_ = true;
     }
-    /// Four blocks [SUB, SUB], side by side in global memory as NZ of [SUB, CHUNK], to the diagonal of a matrix.
-    template <class X>
-    __aicore__ inline void BringDiagonal(const Nz<X>& to, const GlobalTensor<X>& from) {
-        constexpr uint16_t GROUPS = SUB / C0<X>;  // of a block
-        for (uint16_t g = 0; g < GROUPS; ++g)
-            DataCopy(to.whole[g * CHUNK * C0<X>], from[g * SUB * C0<X>], DataCopyParams(SUBS, SUB, (GROUPS - 1) * SUB, GROUPS * CHUNK));
-    }
-    /// The first two or all of the four blocks to the diagonals of `count` matrices [HALF, HALF].
-    __aicore__ inline void BringHalf(const LocalTensor<M>& to, const GlobalTensor<M>& from, uint16_t count) {
-        constexpr uint16_t GROUPS = SUB / C0<M>;
-        for (uint16_t g = 0; g < GROUPS; ++g)
-            for (uint16_t odd = 0; odd < 2; ++odd)
-                DataCopy(to[((odd * GROUPS + g) * HALF + odd * SUB) * C0<M>], from[(odd * GROUPS + g) * SUB * C0<M>],
-                         DataCopyParams(count, SUB, (2 * GROUPS - 1) * SUB, 2 * GROUPS * HALF - SUB));
-    }
-
     // ---- L0C to L1 ----
     /// 16 bits: the next load of head s waits for what has been stored; float32 has waited already.
     __aicore__ inline void Done(uint32_t s) {
@@ -181,6 +152,15 @@ class KdaCube {
     }
     __aicore__ inline void Need(uint32_t s) {
         if constexpr (!is_float) WaitFlag<HardEvent::FIX_MTE1>(s);
+    }
+
+    /// Rows, `pitch` elements apart, to the head's vector core: to its UB, or to the workspace.
+    __aicore__ inline void ToVector(uint32_t s, uint32_t ub, uint32_t room, uint32_t element, const LocalTensor<float>& c, uint16_t m, uint16_t n, uint16_t rows, uint32_t pitch) {
+#if __NPU_ARCH__ == 3510
+        StoreRows(LocalTensor<float>(TPosition::VECCALC, ub + element * sizeof(float), m * pitch), s, c, m, n, rows, pitch);
+#else
+        StoreRows(Room<float>(s, room, W * W)[element], c, m, n, rows, pitch);
+#endif
     }
 
     /// m x n of L0C to a part of a matrix in L1.
@@ -223,9 +203,9 @@ class KdaCube {
     template <class X>
     __aicore__ inline static Nz<X> Minus() {
         if constexpr (std::is_same_v<X, T>)
-            return Shared<X>(MINUS, CHUNK, CHUNK);
+            return Shared<X>(L1::MINUS, CHUNK, CHUNK);
         else
-            return Shared<X>(MINUS_MERGED, HALF, HALF);
+            return Shared<X>(L1::MINUS_MERGED, HALF, HALF);
     }
 
     // ---- the steps of a chunk ----
@@ -244,7 +224,6 @@ class KdaCube {
     __aicore__ inline void Scores(uint32_t s, uint32_t chunk, uint32_t begin, uint32_t end) {
         constexpr uint16_t M_ROWS = 2 * SUB;
         constexpr uint32_t LOWER = SUB * FRACTAL, BLOCK = M_ROWS * FRACTAL;  // in L0C: from q's rows to k's, to the next 16 columns
-        GlobalTensor<float> scores = Room<float>(s, Sizes().scores, 2 * SUB * CHUNK);
         BringSub(s, chunk, begin);
         if constexpr (is_float) Order<HardEvent::MTE2_FIX>();
         const LocalTensor<float> all = begin == 0 ? products_.Open(s) : products_.Reopen(s);
@@ -253,14 +232,14 @@ class KdaCube {
             const LocalTensor<float> c = all[i * M_ROWS * CHUNK];
             WaitFlag<HardEvent::MTE2_MTE1>(SUB_IN + i % 2);
             products_.Next();
-            products_.template Add<Lies::AsIs, Lies::Transposed>(c, At(Shared<T>(ROWS, 2 * CHUNK, W), 2 * i * SUB, 0), ColumnsOf(s, i), M_ROWS, (i + 1) * SUB, W);
+            products_.template Add<Lies::AsIs, Lies::Transposed>(c, At(Shared<T>(L1::ROWS, 2 * CHUNK, W), 2 * i * SUB, 0), ColumnsOf(s, i), M_ROWS, (i + 1) * SUB, W);
             SetFlag<HardEvent::MTE1_MTE2>(i);
             products_.Close();
-            StoreRows(scores[i * SUB], c[i * BLOCK], SUB, SUB, M_ROWS, CHUNK);
-            StoreRows(scores[SUB * CHUNK + i * SUB], c[i * BLOCK + LOWER], SUB, SUB, M_ROWS, CHUNK);
+            ToVector(s, Ub::SCORES, Sizes().scores, i * SUB, c[i * BLOCK], SUB, SUB, M_ROWS, CHUNK);
+            ToVector(s, Ub::SCORES, Sizes().scores, SUB * CHUNK + i * SUB, c[i * BLOCK + LOWER], SUB, SUB, M_ROWS, CHUNK);
             if (i > 0) Keep(s, KEPT_A, Number(At(OfA(s, chunk), i * SUB, 0)), c, SUB, i * SUB, M_ROWS);
-            if (i % 2) Keep(s, KEPT_BESIDE + i / 2 * SUB * SUB, Own<M>(s, BESIDE + i / 2 * SUB * SUB * sizeof(M), SUB, SUB), c[(i - 1) * BLOCK + LOWER], SUB, SUB, M_ROWS);
-            if (i >= 2) Keep(s, KEPT_BELOW, At(Own<M>(s, BELOW, HALF, HALF), (i - 2) * SUB, 0), c[LOWER], SUB, 2 * SUB, M_ROWS);
+            if (i % 2) Keep(s, KEPT_BESIDE + i / 2 * SUB * SUB, Own<M>(s, L1::BESIDE + i / 2 * SUB * SUB * sizeof(M), SUB, SUB), c[(i - 1) * BLOCK + LOWER], SUB, SUB, M_ROWS);
+            if (i >= 2) Keep(s, KEPT_BELOW, At(Own<M>(s, L1::BELOW, HALF, HALF), (i - 2) * SUB, 0), c[LOWER], SUB, 2 * SUB, M_ROWS);
         }
         products_.Stored();
         if (end == SUBS) {
@@ -291,21 +270,21 @@ class KdaCube {
         const uint32_t first = FirstColumnRow(i) * W, count = (i + 1) * SUB * W;
         WaitFlag<HardEvent::MTE1_MTE2>(i);
         if (i == SUBS - 1 && (s == 0 || is_float)) Order<HardEvent::MTE1_MTE2>();  // the last keys of the chunk before
-        DataCopy(Shared<T>(ROWS, 2 * CHUNK, W).whole[2 * i * SUB * C0<T>], operands[sizes.rows / sizeof(T) + 2 * i * SUB * C0<T>],
+        DataCopy(Shared<T>(L1::ROWS, 2 * CHUNK, W).whole[2 * i * SUB * C0<T>], operands[sizes.rows / sizeof(T) + 2 * i * SUB * C0<T>],
                  DataCopyParams(W / C0<T>, 2 * SUB, 2 * (CHUNK - SUB), 2 * (CHUNK - SUB)));
         const Both<T> columns = ColumnsOf(s, i);
         DataCopy(Number(columns).whole, operands[sizes.columns / sizeof(T) + first], count);
         if constexpr (!is_float) DataCopy(columns.rest.whole, operands[sizes.columns_low / sizeof(T) + first], count);
         SetFlag<HardEvent::MTE2_MTE1>(SUB_IN + i % 2);
     }
-    __aicore__ inline void BringState(uint32_t s) { DataCopy(Own(s, STATE, W, W).whole, Room<T>(s, Sizes().state, W * W), W * W); }
+    __aicore__ inline void BringState(uint32_t s) { DataCopy(Own(s, L1::STATE, W, W).whole, Room<T>(s, Sizes().state, W * W), W * W); }
     /// q exp(G), -b k exp(G) and b v.
     __aicore__ inline void BringWide(uint32_t s, uint32_t chunk) {
         const KdaRoom sizes = Sizes();
         GlobalTensor<T> operands = Operands(s, chunk);
-        DataCopy(Own(s, Q, CHUNK, W).whole, operands[sizes.q_decayed / sizeof(T)], WIDE);
-        DataCopy(Own(s, K, CHUNK, W).whole, operands[sizes.k_decayed / sizeof(T)], WIDE);
-        DataCopy(Own(s, V, CHUNK, W).whole, operands[sizes.v / sizeof(T)], WIDE);
+        DataCopy(Own(s, L1::Q, CHUNK, W).whole, operands[sizes.q_decayed / sizeof(T)], WIDE);
+        DataCopy(Own(s, L1::K, CHUNK, W).whole, operands[sizes.k_decayed / sizeof(T)], WIDE);
+        DataCopy(Own(s, L1::V, CHUNK, W).whole, operands[sizes.v / sizeof(T)], WIDE);
     }
 
     /// A block of -L or A out of L0C to L1; float32 waits in the workspace until its head's turn.
@@ -324,11 +303,11 @@ class KdaCube {
             const LocalTensor<float> a = OfA(s, chunk).whole;
             for (uint32_t i = 1; i < SUBS; ++i)
                 DataCopy(a[i * SUB * C0<float>], Kept(s, KEPT_A)[i * SUB * C0<float>], DataCopyParams(i * SUB / C0<float>, SUB, CHUNK - SUB, CHUNK - SUB));
-            DataCopy(Own<float>(s, BESIDE, 2 * SUB, SUB).whole, Kept(s, KEPT_BESIDE), 2 * SUB * SUB);
-            DataCopy(Own<float>(s, BELOW, HALF, HALF).whole, Kept(s, KEPT_BELOW), HALF * HALF);
+            DataCopy(Own<float>(s, L1::BESIDE, 2 * SUB, SUB).whole, Kept(s, KEPT_BESIDE), 2 * SUB * SUB);
+            DataCopy(Own<float>(s, L1::BELOW, HALF, HALF).whole, Kept(s, KEPT_BELOW), HALF * HALF);
             const KdaRoom sizes = Sizes();
             const uint32_t last = sizes.columns / sizeof(T) + FirstColumnRow(SUBS - 1) * W;
-            DataCopy(Own(s, PKEYS, CHUNK, W).whole, Operands(s, chunk)[last], WIDE);
+            DataCopy(Own(s, L1::PKEYS, CHUNK, W).whole, Operands(s, chunk)[last], WIDE);
         }
     }
 
@@ -343,7 +322,7 @@ class KdaCube {
         Order<HardEvent::MTE1_MTE2>();
         for (uint32_t s = first; s < end; ++s) {
             BringWide(s, chunk);
-            BringState(s);
+            if constexpr (!INTO_L1) BringState(s);
             SetFlag<HardEvent::MTE2_MTE1>(WIDE_IN + s);
         }
         for (uint32_t s = first; s < end; ++s) Beside(s);
@@ -351,36 +330,40 @@ class KdaCube {
         for (uint32_t s = first; s < end; ++s) Halves(s);
         for (uint32_t s = first; s < end; ++s) RestOfHalves(s);
         for (uint32_t s = first; s < end; ++s) Below(s);
-        for (uint32_t s = first; s < end; ++s) PutRest(s, OwnParts<M>(s, PBELOW, HALF, HALF), HALF, HALF);
+        for (uint32_t s = first; s < end; ++s) PutRest(s, OwnParts<M>(s, L1::PBELOW, HALF, HALF), HALF, HALF);
         for (uint32_t s = first; s < end; ++s) Solution(s);
         for (uint32_t s = first; s < end; ++s) RestOfSolution(s);
         for (uint32_t s = first; s < end; ++s) Reads(s);
         for (uint32_t s = first; s < end; ++s) Writes(s);
+        if constexpr (INTO_L1)
+            for (uint32_t s = first; s < end; ++s) OfState(s);
         for (uint32_t s = first; s < end; ++s) PutRest(s, U(s), W, CHUNK);
         for (uint32_t s = first; s < end; ++s) Change(s);
     }
 
     __aicore__ inline void BringDiagonals(uint32_t s, uint32_t chunk) {
-        constexpr uint32_t COUNT = SUB * CHUNK, MERGED = 2 * COUNT * sizeof(M), OPERAND = 2 * COUNT * sizeof(T);
-        const uint32_t at = Sizes().diagonal;
-        for (uint32_t part = 0; part < PARTS; ++part) {
-            BringHalf(Own<M>(s, PMERGED + part * 2 * HALF * HALF * sizeof(M), 2 * HALF, HALF).whole, Room<M>(s, at + part * COUNT * sizeof(M), COUNT), 2);
-            BringDiagonal(Own(s, PSOLUTION + part * SQUARE * sizeof(T), CHUNK, CHUNK), Room<T>(s, at + MERGED + part * COUNT * sizeof(T), COUNT));
-            BringDiagonal(part ? Rest(OfA(s, chunk)) : Number(OfA(s, chunk)), Room<T>(s, at + MERGED + OPERAND + part * COUNT * sizeof(T), COUNT));
+        if constexpr (!INTO_L1) {
+            constexpr uint32_t COUNT = SUB * CHUNK, MERGED = 2 * COUNT * sizeof(M), OPERAND = 2 * COUNT * sizeof(T);
+            const uint32_t at = Sizes().diagonal;
+            for (uint32_t part = 0; part < PARTS; ++part) {
+                BringHalf<M>(Own<M>(s, L1::PMERGED + part * 2 * HALF * HALF * sizeof(M), 2 * HALF, HALF).whole, Room<M>(s, at + part * COUNT * sizeof(M), COUNT), 2);
+                BringDiagonal<T>(Own(s, L1::PSOLUTION + part * SQUARE * sizeof(T), CHUNK, CHUNK).whole, Room<T>(s, at + MERGED + part * COUNT * sizeof(T), COUNT));
+                BringDiagonal<T>((part ? Rest(OfA(s, chunk)) : Number(OfA(s, chunk))).whole, Room<T>(s, at + MERGED + OPERAND + part * COUNT * sizeof(T), COUNT));
+            }
+            SetFlag<HardEvent::MTE2_MTE1>(DIAGONAL_IN + s);
         }
-        SetFlag<HardEvent::MTE2_MTE1>(DIAGONAL_IN + s);
     }
 
     // The inverse of [[A, 0], [E, B]] is [[A', 0], [-B' E A', B']]: for blocks of 16 in each half, then for the halves.
 
     /// -E A' of both halves.
     __aicore__ inline void Beside(uint32_t s) {
-        WaitFlag<HardEvent::MTE2_MTE1>(DIAGONAL_IN + s);
+        if constexpr (!INTO_L1) WaitFlag<HardEvent::MTE2_MTE1>(DIAGONAL_IN + s);
         Need(s);
         LocalTensor<float> c = products_.Open(s % AREAS);
         for (uint32_t half = 0; half < 2; ++half) {
             products_.Next();
-            products_.template Add<Lies::AsIs, Lies::AsIs>(c[half * SUB * SUB], Own<M>(s, BESIDE + half * SUB * SUB * sizeof(M), SUB, SUB), HalfOfInverse(s, half), SUB, SUB, SUB);
+            products_.template Add<Lies::AsIs, Lies::AsIs>(c[half * SUB * SUB], Own<M>(s, L1::BESIDE + half * SUB * SUB * sizeof(M), SUB, SUB), HalfOfInverse(s, half), SUB, SUB, SUB);
         }
         products_.Close();
         for (uint32_t half = 0; half < 2; ++half) Put(s, Number(Product(s, half)), c[half * SUB * SUB], SUB, SUB, SUB);
@@ -429,14 +412,14 @@ class KdaCube {
     __aicore__ inline void Below(uint32_t s) {
         Need(s);
         LocalTensor<float> c = products_.Open(s % AREAS);
-        products_.template Add<Lies::AsIs, Lies::AsIs>(c, Own<M>(s, BELOW, HALF, HALF), HalfOfInverse(s, 0), HALF, HALF, HALF);
-        PutNumber(s, Own<M>(s, PBELOW, HALF, HALF), c, HALF, HALF);
+        products_.template Add<Lies::AsIs, Lies::AsIs>(c, Own<M>(s, L1::BELOW, HALF, HALF), HalfOfInverse(s, 0), HALF, HALF, HALF);
+        PutNumber(s, Own<M>(s, L1::PBELOW, HALF, HALF), c, HALF, HALF);
     }
     /// The blocks below the diagonal of the chunk's inverse, as operands.
     __aicore__ inline void Solution(uint32_t s) {
         Need(s);
         LocalTensor<float> c = products_.Open(s % AREAS);
-        products_.template Add<Lies::AsIs, Lies::AsIs>(c, HalfOfInverse(s, 1), OwnParts<M>(s, PBELOW, HALF, HALF), HALF, HALF, HALF);
+        products_.template Add<Lies::AsIs, Lies::AsIs>(c, HalfOfInverse(s, 1), OwnParts<M>(s, L1::PBELOW, HALF, HALF), HALF, HALF, HALF);
         AddHalves(s, c[HALF * HALF]);
         PutSolution(s, Number(Inverse(s)), c);
     }
@@ -465,20 +448,30 @@ class KdaCube {
         Need(s);
         WaitFlag<HardEvent::MTE2_MTE1>(WIDE_IN + s);
         LocalTensor<float> c = products_.Open(s % AREAS);
-        products_.template Add<Lies::AsIs, Lies::AsIs>(c, Inverse(s), Own(s, K, CHUNK, W), CHUNK, W, CHUNK);
-        PutNumber(s, Own(s, READS, CHUNK, W), c, CHUNK, W);
+        products_.template Add<Lies::AsIs, Lies::AsIs>(c, Inverse(s), Own(s, L1::K, CHUNK, W), CHUNK, W, CHUNK);
+        PutNumber(s, Own(s, L1::READS, CHUNK, W), c, CHUNK, W);
     }
     /// u, transposed. It takes the place of k.
     __aicore__ inline void Writes(uint32_t s) {
         Need(s);
         LocalTensor<float> c = products_.Open(s % AREAS);
-        products_.template Add<Lies::Transposed, Lies::Transposed>(c, Own(s, V, CHUNK, W), Inverse(s), W, CHUNK, CHUNK);
-        products_.template Add<Lies::AsIs, Lies::Transposed>(c, Own(s, STATE, W, W), Own(s, READS, CHUNK, W), W, CHUNK, W);
+        products_.template Add<Lies::Transposed, Lies::Transposed>(c, Own(s, L1::V, CHUNK, W), Inverse(s), W, CHUNK, CHUNK);
+        products_.template Add<Lies::AsIs, Lies::Transposed>(c, Own(s, L1::STATE, W, W), Own(s, L1::READS, CHUNK, W), W, CHUNK, W);
         PutNumber(s, Number(U(s)), c, W, CHUNK);
     }
+    /// q exp(G) S; L0C of dav-3510 keeps it beside all else, so that the state may be replaced before Output.
+    __aicore__ inline LocalTensor<float> OfState(uint32_t s) {
+        LocalTensor<float> c = products_.Open(INTO_L1 ? 2 + s : s % AREAS);
+        products_.template Add<Lies::AsIs, Lies::Transposed>(c, Own(s, L1::Q, CHUNK, W), Own(s, L1::STATE, W, W), CHUNK, W, W);
+        if constexpr (INTO_L1) products_.Stored();
+        return c;
+    }
     __aicore__ inline void Output(uint32_t s, const KdaPair& pair, uint32_t chunk) {
-        LocalTensor<float> c = products_.Open(s % AREAS);
-        products_.template Add<Lies::AsIs, Lies::Transposed>(c, Own(s, Q, CHUNK, W), Own(s, STATE, W, W), CHUNK, W, W);
+        LocalTensor<float> c;
+        if constexpr (INTO_L1)
+            c = products_.Reopen(2 + s);
+        else
+            c = OfState(s);
         products_.template Add<Lies::AsIs, Lies::Transposed>(c, OfA(s, chunk), U(s), CHUNK, W, CHUNK);
         products_.Close();
         const int64_t token = pair.first_token + chunk * CHUNK;
@@ -490,15 +483,15 @@ class KdaCube {
         LocalTensor<float> c = products_.Open(s % AREAS);
         products_.template Add<Lies::AsIs, Lies::AsIs>(c, U(s), ColumnsOf(s, SUBS - 1), W, W, CHUNK);
         products_.Close();
-        StoreRows(Room<float>(s, Sizes().change, W * W), c, W, W, W, W);
+        ToVector(s, Ub::CHANGE, Sizes().change, 0, c, W, W, W, W);
         products_.Stored();
     }
 
     /// A. The next chunk's comes while this one's is still read, so 16 bits have two.
-    __aicore__ inline static Both<T> OfA(uint32_t s, uint32_t chunk) { return OwnParts(s, PA + chunk % AREAS * PARTS * SQUARE * sizeof(T), CHUNK, CHUNK); }
+    __aicore__ inline static Both<T> OfA(uint32_t s, uint32_t chunk) { return OwnParts(s, L1::PA + chunk % AREAS * PARTS * SQUARE * sizeof(T), CHUNK, CHUNK); }
     __aicore__ inline GlobalTensor<T> Operands(uint32_t s, uint32_t chunk) const { return Room<T>(s, chunk % 2 * Sizes().operands, Sizes().operands / sizeof(T)); }
-    __aicore__ inline static Both<T> U(uint32_t s) { return Parts(Own(s, K, W, CHUNK), Own(s, REST_U, W, CHUNK)); }
-    __aicore__ inline static Both<T> Inverse(uint32_t s) { return OwnParts(s, PSOLUTION, CHUNK, CHUNK); }
+    __aicore__ inline static Both<T> U(uint32_t s) { return Parts(Own(s, L1::K, W, CHUNK), Own(s, L1::REST_U, W, CHUNK)); }
+    __aicore__ inline static Both<T> Inverse(uint32_t s) { return OwnParts(s, L1::PSOLUTION, CHUNK, CHUNK); }
 
     __aicore__ inline static constexpr KdaRoom Sizes() { return KdaRoom(W, sizeof(T), sizeof(M)); }
 
