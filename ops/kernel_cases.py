@@ -34,6 +34,7 @@ class Case:
     name: the operator, its shape and dtype. call: makes its inputs from a seed and returns the outputs, all floating
     point ones of `dtype`. cost: of ops/<operator>/cost.py. judged: a shape of Kimi K3, at which the bytes of global
     memory may be `MOST_BYTES` times those of the cost; small and tail shapes are printed only.
+    reported: in `ascend-k3 kernels report` without being judged.
     mutated: tried in the mutation suite: small, with several tiles on each of two cores.
     exact: the outputs have to be those of the reference bit for bit (codes, ids). socs: where the kernel exists.
     tolerances: of the outputs' relative RMS error, by dtype (ops/tolerances.py).
@@ -44,6 +45,7 @@ class Case:
     dtype: torch.dtype
     cost: Cost
     judged: bool = False
+    reported: bool = False
     exact: bool = False
     mutated: bool = False
     socs: tuple[str, ...] = NAMES

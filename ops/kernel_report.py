@@ -83,7 +83,7 @@ def as_row(outcome: Outcome) -> dict[str, object]:
 def report(
     operators: Sequence[str], socs: Sequence[str], as_json: bool, trace: Path | None = None, plot: Path | None = None
 ) -> bool:
-    """Print the counters and the estimate of every judged case beside the bound of its cost; whether all are fine."""
+    """Print counters and estimate of each judged or reported case beside its cost's bound; whether all are fine."""
     from ascend_k3.ops.emulator import timeline
 
     for target in (trace, plot):
@@ -96,7 +96,7 @@ def report(
         for operator in operators
         for chip in socs
         for case in kernel_cases.cases(operator)
-        if case.judged and chip in case.socs
+        if (case.judged or case.reported) and chip in case.socs
     ]
     for case, chip in chosen:
         outcome = kernel_cases.run(case, chip, timeline=100_000 if trace or plot else 0)

@@ -22,7 +22,7 @@ import torch
 from torch import Tensor
 
 from ascend_k3.ops import backends
-from ascend_k3.ops.errors import BackendError
+from ascend_k3.ops.errors import BackendError, NoKernelError
 from ascend_k3.ops.soc import SoC
 
 INCLUDE = Path(__file__).parent / "include"
@@ -49,17 +49,17 @@ def for_dtypes(*dtypes: torch.dtype) -> tuple[Mapping[str, object], ...]:
 def one_dtype(op: str, allowed: Sequence[torch.dtype], **tensors: Tensor) -> torch.dtype:
     """The dtype that all of these tensors have, one of those that the kernel is built for.
 
-    Raises: ValueError.
+    Raises: NoKernelError.
     """
     (first, tensor), *others = tensors.items()
     if tensor.dtype not in allowed:
         names = ", ".join(str(dtype).removeprefix("torch.") for dtype in allowed)
-        raise ValueError(
+        raise NoKernelError(
             f"{op}: {first} is {tensor.dtype}; its kernel takes {names}. Convert it, or use the reference."
         )
     for name, other in others:
         if other.dtype != tensor.dtype:
-            raise ValueError(
+            raise NoKernelError(
                 f"{op}: {name} is {other.dtype} and {first} is {tensor.dtype}; the kernel takes one dtype for both."
             )
     return tensor.dtype

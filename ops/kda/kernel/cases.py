@@ -21,6 +21,7 @@ SHAPES = (
     ((0, 17, 0, 130), 3, 64),
     ((300,), 3, 128),
 )
+REPORTED = ((2048,), 4, 128)  # docs/kda.md has its figures
 MUTATED = ((0, 17, 0, 130), 3, 64)  # two blocks' worth of pairs of heads, an idle vector core, tails
 # of the decode: sequences, tokens, heads, width
 STEPS = ((1, 1, 1, 64), (5, 1, 2, 64), (4, 3, 2, 128), (3, 8, 1, 128))
@@ -96,11 +97,12 @@ CHUNKS = [
             initial_state=True,
             index_dtype="int64",
         ),
+        reported=(lengths, heads, width) == REPORTED,
         mutated=(lengths, heads, width) == MUTATED,
         tolerances=KDA_STATE_RMS,
     )
-    for lengths, heads, width in SHAPES
-    for dtype in NAMES
+    for lengths, heads, width, dtypes in (*((*shape, tuple(NAMES)) for shape in SHAPES), (*REPORTED, (torch.bfloat16,)))
+    for dtype in dtypes
 ]
 
 DECODE = [
