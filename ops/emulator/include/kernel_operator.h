@@ -9,6 +9,7 @@
 #include "emulator/buffer_pool.h"
 #include "emulator/cube_copy.h"
 #include "emulator/cube_fixpipe.h"
+#include "emulator/cube_image.h"
 #include "emulator/cube_load.h"
 #include "emulator/cube_mmad.h"
 #include "emulator/data_copy.h"
