@@ -121,13 +121,14 @@ struct Pair {
     Nz<T> number, rest;
 };
 
-/// Products, whose sums stay in parts of L0C of 64 KiB, two or (dav-3510) four; operands go through two halves of L0A and of
-/// L0B in slices of k.
-class Products {
+/// Products, whose sums stay in parts of L0C of `part_bytes`; a larger sum takes several, and has the number of the first.
+/// Operands go through two halves of L0A and of L0B in slices of k.
+template <uint32_t part_bytes = 64 * 1024>
+class ProductsIn {
    public:
     static constexpr uint16_t SLICE = 64;
-    static constexpr uint32_t HALF = 32 * 1024, C_PART = 64 * 1024;  // bytes
-    static constexpr int32_t C_PARTS = __NPU_ARCH__ == 3510 ? 4 : 2;
+    static constexpr uint32_t HALF = 32 * 1024, C_PART = part_bytes, L0C = (__NPU_ARCH__ == 3510 ? 256 : 128) * 1024;  // bytes
+    static constexpr int32_t C_PARTS = L0C / C_PART;
 
     __aicore__ inline void Begin() {
         for (int32_t i = 0; i < 2; ++i) SetFlag<HardEvent::M_MTE1>(i);
@@ -149,7 +150,7 @@ class Products {
         c_ = part;
         WaitFlag<HardEvent::FIX_M>(c_);
         empty_ = false;
-        return LocalTensor<float>(TPosition::CO1, c_ * C_PART, C_PART / sizeof(float));
+        return LocalTensor<float>(TPosition::CO1, c_ * C_PART, (L0C - c_ * C_PART) / sizeof(float));
     }
     /// A sum of its own further on in the part.
     __aicore__ inline void Next() { empty_ = true; }
@@ -228,5 +229,6 @@ class Products {
     int32_t in_ = 0, c_ = 0;
     bool empty_ = true;
 };
+using Products = ProductsIn<>;
 
 }  // namespace ascend_k3

@@ -1,4 +1,4 @@
-// What the cores of a block share: flags, where things are in UB and L1, and which heads they take.
+// What the cores of a block share: flags, the order of chunks, where things are in UB and L1.
 #pragma once
 
 #include "kernel_operator.h"
@@ -12,90 +12,127 @@ using namespace AscendC;
 namespace flag {
 constexpr uint16_t OPERANDS = 0;  // vector -> cube: what the products of a chunk need
 constexpr uint16_t SCORES = 1;    // cube -> vector: the diagonal blocks of A and L
-constexpr uint16_t DIAGONAL = 2;  // vector -> cube: A's diagonal blocks masked, L's inverted
-constexpr uint16_t STATE = 3;     // vector -> cube: the state before the chunk
-constexpr uint16_t CHANGE = 4;    // cube -> vector: what the chunk adds to the state
+constexpr uint16_t BLOCKS = 2;    // vector -> cube: A's diagonal blocks masked, L's inverted
+constexpr uint16_t FREE = 3;      // cube -> vector: the operands of a chunk have been used
+constexpr uint16_t SUMS = 4;      // vector <-> vector: squares of a core's channels
 }  // namespace flag
 
 /// Numbers that the inverse of a chunk's system is merged in.
 template <class T>
 using Merged = std::conditional_t<sizeof(T) == 2, half, float>;
 
-/// dav-3510: products go from L0C straight to the UB of their head's vector core.
+/// dav-3510: fixpipe writes to the vector cores' UB.
 constexpr bool DIRECT = __NPU_ARCH__ == 3510;
 
-/// UB of a vector core, in bytes.
+/// UB of a vector core, in bytes. It has half of the channels.
 template <class T, uint32_t W>
 struct KdaUb {
-    static constexpr uint32_t TILE = SUB * W, SLOTS = DIRECT ? 2 : 4;  // elements; tiles on their way out
-    static constexpr uint32_t STATE = 0, KEYS = STATE + W * W * 4, WORK = KEYS + CHUNK * W * 4, IN = WORK + 32 * 1024;
-    static constexpr uint32_t OUT = IN + (sizeof(T) == 2 ? 4 * TILE * sizeof(T) : 0), SCRATCH = OUT + SLOTS * TILE * sizeof(T);
-    static constexpr uint32_t ROWS = SCRATCH + TILE * 4, SMALL = ROWS + 10 * W * 4;
-    static constexpr uint32_t SCORES = SMALL + 4640, CHANGE = SCORES + (DIRECT ? 2 * SUB * CHUNK * 4 : 0);  // what the cube writes
-    static constexpr uint32_t BYTES = CHANGE + (DIRECT ? W * W * 4 : 0);
-    static_assert(BYTES <= (DIRECT ? 248 : 184) * 1024, "the UB that a kernel may use");
+    static constexpr uint32_t CHANNELS = W / 2, TILE = CHUNK * CHANNELS;  // elements of a chunk
+    static constexpr uint32_t OUT_SLOTS = 3, BLOCKS = 2 * SUB * SUB;      // tiles on their way out; elements of a core's diagonal blocks
+    static constexpr uint32_t WORK = 0, KEYS = WORK + 3 * TILE * 4, DECAY = KEYS + TILE * 4;
+    static constexpr uint32_t FACTORS = DECAY, FACTORS_END = FACTORS + 8 * BLOCKS * 4;  // the inverse, between two chunks
+    static constexpr uint32_t IN = FACTORS_END > DECAY + TILE * 4 ? FACTORS_END : DECAY + TILE * 4;
+    static constexpr uint32_t OUT = IN + (sizeof(T) == 2 ? 3 * TILE * 2 : 0), SCORES = OUT + OUT_SLOTS * TILE * sizeof(T);
+    static constexpr uint32_t INVERSE = SCORES + 2 * BLOCKS * 4, REST = INVERSE + BLOCKS * 4, DONE = REST + BLOCKS * 4;
+    static constexpr uint32_t ONE = DONE + 6 * BLOCKS * sizeof(T), ROWS = ONE + SUB * CHANNELS * 4, SMALL = ROWS + 14 * CHANNELS * 4;
+    static constexpr uint32_t BYTES = SMALL + 16 * 1024;
+    static_assert(BYTES <= 184 * 1024, "the UB that a kernel may use on both SoCs");
 };
 
-/// First row of the operand `columns` of sub-chunk i: 0, 16, 48, 96.
-constexpr uint32_t FirstColumnRow(uint32_t i) { return SUB * i * (i + 1) / 2; }
-
-/// L1 of a block, in bytes.
+/// L1 of a block, in bytes. `P...` are pairs. What the next chunk's products take while this one's are still read has two or
+/// three slots; float32 takes one chunk after the other.
 template <class T, uint32_t W>
 struct KdaL1 {
     using M = Merged<T>;
     static constexpr bool is_float = sizeof(T) == 4;
-    static constexpr uint32_t SQUARE = CHUNK * CHUNK, WIDE = CHUNK * W, HALF = CHUNK / 2;  // elements; tokens
-    static constexpr uint32_t PARTS = is_float ? 1 : 2, AREAS = is_float ? 1 : 2;
-
-    // L1, in bytes: what all heads use in turn
-    static constexpr uint32_t MINUS = 0, MINUS_MERGED = MINUS + SQUARE * sizeof(T), ROWS = MINUS_MERGED + HALF * HALF * sizeof(M);
-    static constexpr uint32_t COLUMNS = ROWS + 2 * WIDE * sizeof(T), COLUMNS_BYTES = FirstColumnRow(SUBS - 1) * W * sizeof(T);
-    // and what each has: `P...` are pairs
-    static constexpr uint32_t AREA = COLUMNS + PARTS * COLUMNS_BYTES;
-    static constexpr uint32_t Q = 0, K = Q + WIDE * sizeof(T), V = K + WIDE * sizeof(T), STATE = V + WIDE * sizeof(T), PKEYS = STATE + W * W * sizeof(T);
-    static constexpr uint32_t PA = PKEYS + PARTS * WIDE * sizeof(T), PSOLUTION = PA + AREAS * PARTS * SQUARE * sizeof(T);
-    static constexpr uint32_t READS = PSOLUTION + PARTS * SQUARE * sizeof(T), REST_U = READS + WIDE * sizeof(T);
-    static constexpr uint32_t BESIDE = REST_U + (PARTS - 1) * WIDE * sizeof(T);                  // -L: blocks (1, 0) and (3, 2) [2][SUB, SUB]
-    static constexpr uint32_t BELOW = BESIDE + 2 * SUB * SUB * sizeof(M);                        // -L: the lower left half [HALF, HALF]
-    static constexpr uint32_t PMERGED = BELOW + HALF * HALF * sizeof(M);                         // inverses of both halves [2][HALF, HALF]
-    static constexpr uint32_t PBESIDE = PMERGED + PARTS * 2 * HALF * HALF * sizeof(M);           // -L times an inverse [2][SUB, SUB]
-    static constexpr uint32_t PBELOW = PBESIDE + PARTS * 2 * SUB * SUB * sizeof(M);              // the same [HALF, HALF]
-    static constexpr uint32_t AREA_BYTES = PBELOW + PARTS * HALF * HALF * sizeof(M);
-    static_assert(AREA + AREAS * AREA_BYTES <= 512 * 1024, "L1 of both SoCs has 512 KiB");
-    /// dav-3510, 16 bits: the vector cores write the state and the diagonal blocks themselves.
+    /// dav-3510, 16 bits: the vector cores write their operands to L1 themselves.
     static constexpr bool FROM_VECTOR = DIRECT && !is_float;
+    static constexpr uint32_t SQUARE = CHUNK * CHUNK, WIDE = CHUNK * W, HALF = CHUNK / 2;  // elements; tokens
+    static constexpr uint32_t PARTS = is_float ? 1 : 2, SLOTS = is_float ? 1 : 2;
+    static constexpr uint32_t OPERAND_SLOTS = FROM_VECTOR ? 3 : SLOTS, KEY_SLOTS = FROM_VECTOR ? 2 : 1, STATE_SLOTS = DIRECT ? 1 : SLOTS;
 
-    /// Where a matrix of a vector core's head begins.
-    __aicore__ inline static uint32_t Of(uint32_t s, uint32_t bytes) { return AREA + s % AREAS * AREA_BYTES + bytes; }
-};
+    static constexpr uint32_t MINUS = 0, MINUS_MERGED = MINUS + 2 * SUB * SUB * sizeof(T), PFINAL = MINUS_MERGED + SUB * SUB * sizeof(M);
+    static constexpr uint32_t ROWS = PFINAL + PARTS * SUB * W * sizeof(T), PCOLUMNS = ROWS + 2 * WIDE * sizeof(T);
+    static constexpr uint32_t COLUMNS_BYTES = FirstColumnRow(SUBS - 1) * W * sizeof(T);
+    static constexpr uint32_t OPERANDS = PCOLUMNS + PARTS * COLUMNS_BYTES;
+    static constexpr uint32_t Q = 0, PLAST = Q + WIDE * sizeof(T), PDECAY = PLAST + PARTS * WIDE * sizeof(T), OPERAND_BYTES = PDECAY + PARTS * SUB * W * sizeof(T);
+    static constexpr uint32_t K = OPERANDS + OPERAND_SLOTS * OPERAND_BYTES, V = K + KEY_SLOTS * WIDE * sizeof(T), PSTATE = V + SLOTS * WIDE * sizeof(T);
+    static constexpr uint32_t PA = PSTATE + STATE_SLOTS * PARTS * W * W * sizeof(T), PINVERSE = PA + SLOTS * PARTS * SQUARE * sizeof(T);
+    static constexpr uint32_t READS = PINVERSE + PARTS * SQUARE * sizeof(T), PU = READS + WIDE * sizeof(T);
+    static constexpr uint32_t BESIDE = PU + PARTS * WIDE * sizeof(T);                       // -L: blocks (1, 0) and (3, 2) [2][SUB, SUB]
+    static constexpr uint32_t BELOW = BESIDE + 2 * SUB * SUB * sizeof(M);                   // -L: the lower left half [HALF, HALF]
+    static constexpr uint32_t PHALVES = BELOW + HALF * HALF * sizeof(M);                    // inverses of both halves [2][HALF, HALF]
+    static constexpr uint32_t PBESIDE = PHALVES + PARTS * 2 * HALF * HALF * sizeof(M);      // -L times an inverse [2][SUB, SUB]
+    static constexpr uint32_t PBELOW = PBESIDE + PARTS * 2 * SUB * SUB * sizeof(M);         // the same [HALF, HALF]
+    static constexpr uint32_t BYTES = PBELOW + PARTS * HALF * HALF * sizeof(M);
+    static_assert(BYTES <= 512 * 1024, "L1 of both SoCs has 512 KiB");
 
-/// A pair of heads of one sequence.
-struct KdaPair {
-    int64_t sequence, first_token;
-    uint32_t tokens, chunks, head, heads;  // heads: 1 or 2
-
-    __aicore__ inline KdaPair(const KdaTiling& tiling, const GlobalTensor<int64_t>& offsets, int64_t index) {
-        const uint32_t a_sequence = (tiling.heads + 1) / 2;
-        sequence = index / a_sequence;
-        head = static_cast<uint32_t>(index % a_sequence) * 2;
-        heads = tiling.heads - head < 2 ? 1 : 2;
-        first_token = offsets.GetValue(sequence);
-        tokens = static_cast<uint32_t>(offsets.GetValue(sequence + 1) - first_token);
-        chunks = (tokens + CHUNK - 1) / CHUNK;
+    // of chunk number n
+    __aicore__ inline static uint32_t Operand(uint32_t n, uint32_t bytes) { return OPERANDS + n % OPERAND_SLOTS * OPERAND_BYTES + bytes; }
+    __aicore__ inline static uint32_t Keys(uint32_t n) { return K + n % KEY_SLOTS * WIDE * sizeof(T); }
+    __aicore__ inline static uint32_t A(uint32_t n) { return PA + n % SLOTS * PARTS * SQUARE * sizeof(T); }
+    /// Columns of sub-chunk i, the number or the rest; the last ones are needed again.
+    __aicore__ inline static uint32_t Columns(uint32_t n, uint32_t i, uint32_t part) {
+        if (i == SUBS - 1) return Operand(n, PLAST) + part * WIDE * sizeof(T);
+        return PCOLUMNS + part * COLUMNS_BYTES + FirstColumnRow(i) * W * sizeof(T);
     }
-    __aicore__ inline uint32_t TokensOf(uint32_t chunk) const { return tokens - chunk * CHUNK < CHUNK ? tokens - chunk * CHUNK : CHUNK; }
 };
 
-/// Four blocks [SUB, SUB], side by side as NZ of [SUB, CHUNK], to the diagonal of a matrix [CHUNK, CHUNK] in L1.
+/// A chunk of a head of a sequence, the n-th that a block goes through. Sequences without tokens have none.
+struct KdaStep {
+    int64_t unit, first_token;          // of all heads of all sequences; of the sequence
+    uint32_t sequence, head, tokens, chunks, chunk, n;
+    bool exists;
+
+    __aicore__ inline static KdaStep First(const KdaTiling& tiling, const GlobalTensor<int64_t>& offsets) {
+        KdaStep step{};
+        step.unit = Block();
+        step.Find(tiling, offsets);
+        return step;
+    }
+    __aicore__ inline KdaStep Next(const KdaTiling& tiling, const GlobalTensor<int64_t>& offsets) const {
+        KdaStep step = *this;
+        ++step.n;
+        if (++step.chunk < chunks) return step;
+        step.unit += GetBlockNum();
+        step.chunk = 0;
+        step.Find(tiling, offsets);
+        return step;
+    }
+    __aicore__ inline static int64_t Block() {
+        if ASCEND_IS_AIV return GetBlockIdx() / 2;
+        return GetBlockIdx();
+    }
+
+    __aicore__ inline uint32_t Filled() const { return tokens - chunk * CHUNK < CHUNK ? tokens - chunk * CHUNK : CHUNK; }
+    __aicore__ inline int64_t Token() const { return first_token + chunk * CHUNK; }
+    __aicore__ inline bool IsLast() const { return chunk + 1 == chunks; }
+    __aicore__ inline uint64_t State() const { return static_cast<uint64_t>(unit); }
+
+   private:
+    __aicore__ inline void Find(const KdaTiling& tiling, const GlobalTensor<int64_t>& offsets) {
+        for (; unit < tiling.sequences * tiling.heads; unit += GetBlockNum()) {
+            sequence = static_cast<uint32_t>(unit / tiling.heads);
+            head = static_cast<uint32_t>(unit % tiling.heads);
+            first_token = offsets.GetValue(sequence);
+            tokens = static_cast<uint32_t>(offsets.GetValue(sequence + 1) - first_token);
+            chunks = (tokens + CHUNK - 1) / CHUNK;
+            if (chunks) break;
+        }
+        exists = unit < tiling.sequences * tiling.heads;
+    }
+};
+
+/// `count` blocks [SUB, SUB] side by side, as NZ, to the diagonal of a matrix [CHUNK, CHUNK] in L1, from its block `first` on.
 template <class X, class From>
-__aicore__ inline void BringDiagonal(const LocalTensor<X>& to, const From& from) {
+__aicore__ inline void BringDiagonal(const LocalTensor<X>& to, const From& from, uint16_t first, uint16_t count) {
     constexpr uint16_t C0 = 32 / sizeof(X), GROUPS = SUB / C0;  // groups of a block
     for (uint16_t g = 0; g < GROUPS; ++g)
-        DataCopy(to[g * CHUNK * C0], from[g * SUB * C0], DataCopyParams(SUBS, SUB, (GROUPS - 1) * SUB, GROUPS * CHUNK));
+        DataCopy(to[first * SUB * (CHUNK + C0) + g * CHUNK * C0], from[g * SUB * C0], DataCopyParams(count, SUB, (GROUPS - 1) * SUB, GROUPS * CHUNK));
 }
-/// The first two or all of the four blocks to the diagonals of `count` matrices [CHUNK / 2, CHUNK / 2].
+/// Two blocks for each of `count` matrices [CHUNK / 2, CHUNK / 2].
 template <class X, class From>
-__aicore__ inline void BringHalf(const LocalTensor<X>& to, const From& from, uint16_t count) {
+__aicore__ inline void BringHalves(const LocalTensor<X>& to, const From& from, uint16_t count) {
     constexpr uint16_t C0 = 32 / sizeof(X), GROUPS = SUB / C0, HALF = CHUNK / 2;
     for (uint16_t g = 0; g < GROUPS; ++g)
         for (uint16_t odd = 0; odd < 2; ++odd)

@@ -1,7 +1,7 @@
 // Kimi Delta Attention over whole sequences, in chunks of 64 tokens (docs/kda.md).
 //
-// A block of one cube core and two vector cores takes a pair of heads of one sequence, from its first chunk to its last;
-// each vector core has one of the heads, the cube core serves both.
+// A block of one cube core and two vector cores takes a head of a sequence from its first chunk to its last; each vector core
+// has half of the channels.
 // DTYPE of q, k, v, g and o: bfloat16_t or float; BETA of beta: the same, or float; WIDTH of the heads: 64 or 128.
 #include "cube.h"
 #include "vector.h"
@@ -11,9 +11,9 @@ extern "C" __global__ __aicore__ void kda(GM_ADDR q, GM_ADDR k, GM_ADDR v, GM_AD
     KERNEL_TASK_TYPE_DEFAULT(KERNEL_TYPE_MIX_AIC_1_2);
     GET_TILING_DATA_WITH_STRUCT(KdaTiling, tiling, tiling_data);
     if ASCEND_IS_AIC {
-        ascend_k3::KdaCube<DTYPE, WIDTH>().Run(offsets, o, workspace, tiling);
+        ascend_k3::KdaCube<DTYPE, WIDTH>().Run(v, offsets, o, final, workspace, tiling);
     }
     if ASCEND_IS_AIV {
-        ascend_k3::KdaVector<DTYPE, BETA, WIDTH>().Run(q, k, v, g, beta, A_log, dt_bias, offsets, initial, final, workspace, tiling);
+        ascend_k3::KdaVector<DTYPE, BETA, WIDTH>().Run(q, k, g, beta, A_log, dt_bias, offsets, initial, final, workspace, tiling);
     }
 }
