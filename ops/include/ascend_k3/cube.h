@@ -126,7 +126,7 @@ struct Pair {
 template <uint32_t part_bytes = 64 * 1024>
 class ProductsIn {
    public:
-    static constexpr uint16_t SLICE = 64;
+    static constexpr uint16_t SLICE = 32;
     static constexpr uint32_t HALF = 32 * 1024, C_PART = part_bytes, L0C = (__NPU_ARCH__ == 3510 ? 256 : 128) * 1024;  // bytes
     static constexpr int32_t C_PARTS = L0C / C_PART;
 

@@ -15,6 +15,7 @@ constexpr uint16_t SCORES = 1;    // cube -> vector: the diagonal blocks of A an
 constexpr uint16_t BLOCKS = 2;    // vector -> cube: A's diagonal blocks masked, L's inverted
 constexpr uint16_t FREE = 3;      // cube -> vector: the operands of a chunk have been used
 constexpr uint16_t SUMS = 4;      // vector <-> vector: squares of a core's channels
+constexpr uint16_t INVERSE_USED = 5;  // cube -> vector, where that writes to L1: the inverse of the chunk before has been used
 }  // namespace flag
 
 /// Numbers that the inverse of a chunk's system is merged in.

@@ -45,13 +45,24 @@ class KdaCube {
                 BringValues(next);
             }
             BringStates(step);
-            Writes(step);
-            if constexpr (is_float) Output(step);
-            if constexpr (!is_float)
-                if (next.exists) Solution(next.n);
-            Change(step);
-            if (step.IsLast()) Final(step);
-            if constexpr (!is_float) Output(step);
+            if constexpr (is_float) {
+                Writes(step);
+                RestOfWrites(step);
+                Output(step);
+                Change(step);
+                if (step.IsLast()) Final(step);
+            } else {
+                if (next.exists) solve_.Scores(next.n);
+                Writes(step);
+                if (next.exists) Solve::InverseUsed();
+                RestOfWrites(step);
+                Change(step);
+                if (next.exists) solve_.RestOfA(next.n);
+                Output(step);
+                RestOfChange(step);
+                if (step.IsLast()) Final(step);
+                if (next.exists) Inverse(next.n);
+            }
             SetFlag<HardEvent::MTE1_MTE2>(USED);
             CrossCoreSetFlag<2, PIPE_MTE1>(flag::FREE);
             step = next;
@@ -64,6 +75,10 @@ class KdaCube {
    private:
     __aicore__ inline void Solution(uint32_t n) {
         solve_.Scores(n);
+        solve_.RestOfA(n);
+        Inverse(n);
+    }
+    __aicore__ inline void Inverse(uint32_t n) {
         solve_.Blocks(n);
         solve_.Beside();
         solve_.RestOfBeside();
@@ -106,10 +121,11 @@ class KdaCube {
         WaitFlag<HardEvent::MTE2_MTE1>(VALUES_IN + step.n % 2);
         LocalTensor<float> c = x_.products.Open(X::U_PART);
         x_.products.template Add<Lies::Transposed, Lies::Transposed>(c, X::Values(step.n), X::Inverse(), W, CHUNK, CHUNK);
-        Solve::InverseUsed();
         if (HasState(step)) x_.products.template Add<Lies::AsIs, Lies::Transposed>(c, X::Number(X::State(step.n)), X::Reads(), W, CHUNK, W);
         x_.PutNumber(X::Number(X::U()), c, W, CHUNK, U);
         if constexpr (X::O_PART != X::U_PART) OfState(step);
+    }
+    __aicore__ inline void RestOfWrites(const KdaStep& step) {
         X::Need(U);
         x_.PutRest(X::U_PART, X::U(), W, CHUNK, U);
     }
@@ -140,10 +156,11 @@ class KdaCube {
             AddDecayed(c, X::State(step.n), X::Decay(step.n));
         }
         x_.products.template Add<Lies::AsIs, Lies::AsIs>(c, X::U(), X::Columns(step.n, SUBS - 1), W, W, CHUNK);
-        const auto state = X::State(step.n + 1);
-        x_.PutNumber(X::Number(state), c, W, W, STATE);
+        x_.PutNumber(X::Number(X::State(step.n + 1)), c, W, W, STATE);
+    }
+    __aicore__ inline void RestOfChange(const KdaStep& step) {
         X::Need(STATE);
-        x_.PutRest(X::STATE_PART, state, W, W, REST_STATE);
+        x_.PutRest(X::STATE_PART, X::State(step.n + 1), W, W, REST_STATE);
     }
     /// The state stands at the middle of its last sub-chunk; the final one at its end.
     __aicore__ inline void Final(const KdaStep& step) {

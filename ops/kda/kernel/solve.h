@@ -28,10 +28,10 @@ class KdaSolve {
         Zero<T>(L1::MINUS, 2 * SUB * SUB);
         PipeBarrier<PIPE_MTE2>();
         Order<HardEvent::MTE2_FIX>();
-        for (uint32_t i = 0; i <= INVERSE_USED; ++i) SetFlag<HardEvent::MTE1_MTE2>(i);
+        for (uint32_t i = 0; i < SUBS; ++i) SetFlag<HardEvent::MTE1_MTE2>(i);
     }
     __aicore__ inline void End() {
-        for (uint32_t i = 0; i <= INVERSE_USED; ++i) WaitFlag<HardEvent::MTE1_MTE2>(i);
+        for (uint32_t i = 0; i < SUBS; ++i) WaitFlag<HardEvent::MTE1_MTE2>(i);
     }
 
     /// Rows q and -k times the keys up to them, to the vector cores and L1.
@@ -43,14 +43,27 @@ class KdaSolve {
         Scores(n, SUBS - 1, SUBS);
         CrossCoreSetFlag<2, PIPE_FIX>(flag::SCORES);
         BringWide(n);
-        RestOfA(n);
+    }
+    /// [-1; 0] times the rounded A leaves, in q's rows, what was lost.
+    __aicore__ inline void RestOfA(uint32_t n) {
+        if constexpr (!is_float) {
+            constexpr uint32_t TILE = 2 * SUB * CHUNK;  // of a sub-chunk in L0C
+            const Pair<T> a = X::A(n);
+            X::Need(STORED);
+            const LocalTensor<float> all = x_.products.Reopen(X::SOLVE_PART);
+            for (uint32_t i = 1; i < SUBS; ++i)
+                x_.products.template Add<Lies::AsIs, Lies::AsIs>(all[i * TILE], X::template Minus<T>(), X::At(a.number, i * SUB, 0), 2 * SUB, i * SUB, SUB);
+            x_.products.Close();
+            for (uint32_t i = 1; i < SUBS; ++i) StoreNz(X::At(a.rest, i * SUB, 0), all[i * TILE], SUB, i * SUB, 2 * SUB);
+            Stored();
+        }
     }
 
     // ---- from the inverses of the diagonal blocks to X (-k exp(G)), step by step ----
     __aicore__ inline void Blocks(uint32_t n) {
         CrossCoreWaitFlag(flag::BLOCKS);
         BringKept(n);
-        BringBlocks(n);
+        if constexpr (!L1::FROM_VECTOR) BringBlocks(n);
     }
 
     // The inverse of [[A, 0], [E, B]] is [[A', 0], [-B' E A', B']]: for blocks of 16 in each half, then for the halves.
@@ -137,7 +150,12 @@ class KdaSolve {
         x_.PutNumber(X::Reads(), c, CHUNK, W, READS);
     }
     /// The inverse may be replaced.
-    __aicore__ inline static void InverseUsed() { SetFlag<HardEvent::MTE1_MTE2>(INVERSE_USED); }
+    __aicore__ inline static void InverseUsed() {
+        if constexpr (L1::FROM_VECTOR)
+            CrossCoreSetFlag<2, PIPE_MTE1>(flag::INVERSE_USED);
+        else
+            SetFlag<HardEvent::MTE1_MTE2>(INVERSE_USED);
+    }
 
    private:
     template <class Y>
@@ -239,20 +257,6 @@ class KdaSolve {
             DataCopy(Matrix<M>(L1::BELOW, HALF, HALF).whole, Kept(KEPT_BELOW), HALF * HALF);
         }
     }
-    /// [-1; 0] times the rounded A leaves, in q's rows, what was lost.
-    __aicore__ inline void RestOfA(uint32_t n) {
-        if constexpr (!is_float) {
-            constexpr uint32_t TILE = 2 * SUB * CHUNK;  // of a sub-chunk in L0C
-            const Pair<T> a = X::A(n);
-            X::Need(STORED);
-            const LocalTensor<float> all = x_.products.Reopen(X::SOLVE_PART);
-            for (uint32_t i = 1; i < SUBS; ++i)
-                x_.products.template Add<Lies::AsIs, Lies::AsIs>(all[i * TILE], X::template Minus<T>(), X::At(a.number, i * SUB, 0), 2 * SUB, i * SUB, SUB);
-            x_.products.Close();
-            for (uint32_t i = 1; i < SUBS; ++i) StoreNz(X::At(a.rest, i * SUB, 0), all[i * TILE], SUB, i * SUB, 2 * SUB);
-            Stored();
-        }
-    }
 
     // ---- out of the workspace ----
     __aicore__ inline GlobalTensor<T> Operands(uint32_t n) const { return x_.template Room<T>(n % ROOM_SLOTS * X::Sizes().operands, X::Sizes().operands / sizeof(T)); }
@@ -284,17 +288,16 @@ class KdaSolve {
         }
     }
     __aicore__ inline void BringBlocks(uint32_t n) {
-        WaitFlag<HardEvent::MTE1_MTE2>(INVERSE_USED);
-        if constexpr (!L1::FROM_VECTOR) {
-            constexpr uint32_t COUNT = SUB * CHUNK, BYTES = 2 * COUNT * sizeof(T);
-            const uint32_t at = X::Sizes().blocks;
-            for (uint32_t part = 0; part < L1::PARTS; ++part) {
-                BringHalves<M>(LocalTensor<M>(TPosition::A1, L1::PHALVES + part * 2 * HALF * HALF * sizeof(M), 2 * HALF * HALF), x_.template Room<M>(at + part * COUNT * sizeof(M), COUNT), 2);
-                BringDiagonal<T>(Matrix<T>(L1::PINVERSE + part * SQUARE * sizeof(T), CHUNK, CHUNK).whole, x_.template Room<T>(at + BYTES + part * COUNT * sizeof(T), COUNT), 0, SUBS);
-                BringDiagonal<T>(Matrix<T>(L1::A(n) + part * SQUARE * sizeof(T), CHUNK, CHUNK).whole, x_.template Room<T>(at + 2 * BYTES + part * COUNT * sizeof(T), COUNT), 0, SUBS);
-            }
-            SetFlag<HardEvent::MTE2_MTE1>(BLOCKS_IN);
+        constexpr uint32_t COUNT = SUB * CHUNK, BYTES = 2 * COUNT * sizeof(T);
+        const uint32_t at = X::Sizes().blocks;
+        if constexpr (!is_float)
+            if (n > 0) WaitFlag<HardEvent::MTE1_MTE2>(INVERSE_USED);
+        for (uint32_t part = 0; part < L1::PARTS; ++part) {
+            BringHalves<M>(LocalTensor<M>(TPosition::A1, L1::PHALVES + part * 2 * HALF * HALF * sizeof(M), 2 * HALF * HALF), x_.template Room<M>(at + part * COUNT * sizeof(M), COUNT), 2);
+            BringDiagonal<T>(Matrix<T>(L1::PINVERSE + part * SQUARE * sizeof(T), CHUNK, CHUNK).whole, x_.template Room<T>(at + BYTES + part * COUNT * sizeof(T), COUNT), 0, SUBS);
+            BringDiagonal<T>(Matrix<T>(L1::A(n) + part * SQUARE * sizeof(T), CHUNK, CHUNK).whole, x_.template Room<T>(at + 2 * BYTES + part * COUNT * sizeof(T), COUNT), 0, SUBS);
         }
+        SetFlag<HardEvent::MTE2_MTE1>(BLOCKS_IN);
     }
 
     X& x_;

@@ -482,6 +482,8 @@ class KdaVector {
         MakeBlocks<T>(inverse, Ub::DONE + BYTES);
         MakeBlocks<T>(a, Ub::DONE + 2 * BYTES);
         Wait<HardEvent::V_MTE3>();
+        if constexpr (L1::FROM_VECTOR)
+            if (step.n > 0) CrossCoreWaitFlag(flag::INVERSE_USED);
         for (uint32_t part = 0; part < L1::PARTS; ++part) {
             const uint32_t at = Ub::DONE + part * BLOCKS * sizeof(T);
             if constexpr (L1::FROM_VECTOR) {
