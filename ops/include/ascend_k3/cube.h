@@ -150,8 +150,12 @@ class ProductsIn {
         c_ = part;
         WaitFlag<HardEvent::FIX_M>(c_);
         empty_ = false;
-        return LocalTensor<float>(TPosition::CO1, c_ * C_PART, (L0C - c_ * C_PART) / sizeof(float));
+        return In(c_);
     }
+    /// L0C from that part on.
+    __aicore__ inline static LocalTensor<float> In(int32_t part) { return LocalTensor<float>(TPosition::CO1, part * C_PART, (L0C - part * C_PART) / sizeof(float)); }
+    /// Back to a part that is open, after sums in others; `empty`: for a new sum.
+    __aicore__ inline void Resume(int32_t part, bool empty) { c_ = part, empty_ = empty; }
     /// A sum of its own further on in the part.
     __aicore__ inline void Next() { empty_ = true; }
     /// From here on fixpipe may store the sums; Stored() behind the last store.
@@ -159,7 +163,8 @@ class ProductsIn {
         SetFlag<HardEvent::M_FIX>(c_);
         WaitFlag<HardEvent::M_FIX>(c_);
     }
-    __aicore__ inline void Stored() { SetFlag<HardEvent::FIX_M>(c_); }
+    __aicore__ inline void Stored() { Stored(c_); }
+    __aicore__ inline void Stored(int32_t part) { SetFlag<HardEvent::FIX_M>(part); }
 
     /// c += A B, m x n x k. A lies in L1 as [m, k] or transposed, B as [k, n] or transposed. Of two pairs, the product of
     /// the two rests is left out.

@@ -38,31 +38,10 @@ class KdaCube {
         while (step.exists) {
             const KdaStep next = step.Next(tiling_, offsets_);
             WaitFlag<HardEvent::MTE1_MTE2>(USED);
-            if constexpr (is_float) {
-                BringValues(step);
-                Solution(step.n);
-            } else if (next.exists) {
-                BringValues(next);
-            }
-            BringStates(step);
-            if constexpr (is_float) {
-                Writes(step);
-                RestOfWrites(step);
-                Output(step);
-                Change(step);
-                if (step.IsLast()) Final(step);
-            } else {
-                if (next.exists) solve_.Scores(next.n);
-                Writes(step);
-                if (next.exists) Solve::InverseUsed();
-                RestOfWrites(step);
-                Change(step);
-                if (next.exists) solve_.RestOfA(next.n);
-                Output(step);
-                RestOfChange(step);
-                if (step.IsLast()) Final(step);
-                if (next.exists) Inverse(next.n);
-            }
+            if constexpr (is_float)
+                Alone(step);
+            else
+                WithNext(step, next);
             SetFlag<HardEvent::MTE1_MTE2>(USED);
             CrossCoreSetFlag<2, PIPE_MTE1>(flag::FREE);
             step = next;
@@ -73,22 +52,45 @@ class KdaCube {
     }
 
    private:
+    /// What needs no state.
     __aicore__ inline void Solution(uint32_t n) {
         solve_.Scores(n);
         solve_.RestOfA(n);
-        Inverse(n);
+        for (uint32_t i = 0; i < Solve::STEPS; ++i) solve_.Step(i, n);
     }
-    __aicore__ inline void Inverse(uint32_t n) {
-        solve_.Blocks(n);
-        solve_.Beside();
-        solve_.RestOfBeside();
-        solve_.Complete();
-        solve_.RestOfComplete();
-        solve_.Below();
-        solve_.RestOfBelow();
-        solve_.Inverse();
-        solve_.RestOfInverse();
-        solve_.Reads(n);
+    __aicore__ inline void Alone(const KdaStep& step) {
+        BringValues(step);
+        Solution(step.n);
+        BringStates(step);
+        Writes(step);
+        OfState(step);
+        Output(step);
+        StoreOutput(step);
+        Change(step, [](uint32_t) {});
+        if (step.IsLast()) Final(step);
+    }
+    /// With what the next chunk needs no state for, so that neither waits for fixpipe.
+    __aicore__ inline void WithNext(const KdaStep& step, const KdaStep& next) {
+        if (next.exists) {
+            BringValues(next);
+            solve_.Scores(next.n);
+        }
+        BringStates(step);
+        Writes(step);
+        if (next.exists) Solve::InverseUsed();
+        if constexpr (DIRECT) OfState(step);
+        RestOfWrites(step);
+        if (next.exists) solve_.RestOfA(next.n);
+        const auto solve = [&](uint32_t i) {
+            if (next.exists) solve_.Step(i, next.n);
+        };
+        Change(step, solve);
+        if constexpr (!DIRECT) OfState(step);
+        Output(step);
+        for (uint32_t i = CHANGE_PARTS; i < Solve::STEPS; ++i) solve(i);
+        StoreOutput(step);
+        RestOfChange(step);
+        if (step.IsLast()) Final(step);
     }
 
     /// v as it is; rows without a token are zero.
@@ -129,34 +131,39 @@ class KdaCube {
         X::Need(U);
         x_.PutRest(X::U_PART, X::U(), W, CHUNK, U);
     }
-    /// q exp(G) S. L0C of dav-3510 keeps it beside all else, so that the state may be replaced before Output.
+    /// q exp(G) S. L0C of dav-3510 keeps it beside all else.
     __aicore__ inline void OfState(const KdaStep& step) {
         LocalTensor<float> c = x_.products.Open(X::O_PART);
         if (HasState(step)) x_.products.template Add<Lies::AsIs, Lies::Transposed>(c, X::Queries(step.n), X::Number(X::State(step.n)), CHUNK, W, W);
-        if constexpr (X::O_PART != X::U_PART) x_.products.Stored();
+        x_.products.Stored();
     }
     __aicore__ inline void Output(const KdaStep& step) {
-        LocalTensor<float> c;
-        if constexpr (X::O_PART == X::U_PART)
-            OfState(step);
-        else
-            x_.products.Reopen(X::O_PART);
-        c = LocalTensor<float>(TPosition::CO1, X::O_PART * x_.products.C_PART, CHUNK * W);
+        LocalTensor<float> c = x_.products.Reopen(X::O_PART);
         if (!HasState(step)) x_.products.Next();
         x_.products.template Add<Lies::AsIs, Lies::Transposed>(c, X::A(step.n), X::U(), CHUNK, W, CHUNK);
         x_.products.Close();
-        StoreRows(o_[(step.Token() * tiling_.heads + step.head) * W], c, step.Filled(), W, CHUNK, tiling_.heads * W);
-        x_.products.Stored();
     }
-    __aicore__ inline void Change(const KdaStep& step) {
-        X::Need(U);
-        LocalTensor<float> c = x_.products.Open(X::STATE_PART);
-        if (HasState(step)) {
-            if (step.chunk > 0) X::Need(REST_STATE);
-            AddDecayed(c, X::State(step.n), X::Decay(step.n));
+    __aicore__ inline void StoreOutput(const KdaStep& step) {
+        StoreRows(o_[(step.Token() * tiling_.heads + step.head) * W], x_.products.In(X::O_PART), step.Filled(), W, CHUNK, tiling_.heads * W);
+        x_.products.Stored(X::O_PART);
+    }
+    /// In parts, after each of which `between` is called with its number.
+    static constexpr uint32_t DECAY_PARTS = 2, CHANGE_PARTS = DECAY_PARTS + SUBS;
+    template <class Between>
+    __aicore__ inline void Change(const KdaStep& step, const Between& between) {
+        const LocalTensor<float> c = x_.products.Open(X::STATE_PART);
+        if (step.chunk > 0) X::Need(REST_STATE);
+        for (uint32_t i = 0; i < DECAY_PARTS; ++i) {
+            if (HasState(step)) AddDecayed(c, X::State(step.n), X::Decay(step.n), W / DECAY_PARTS * i, W / DECAY_PARTS);
+            between(i);
         }
-        x_.products.template Add<Lies::AsIs, Lies::AsIs>(c, X::U(), X::Columns(step.n, SUBS - 1), W, W, CHUNK);
-        x_.PutNumber(X::Number(X::State(step.n + 1)), c, W, W, STATE);
+        X::Need(U);
+        for (uint32_t i = 0; i < SUBS; ++i) {
+            x_.products.Resume(X::STATE_PART, i == 0 && !HasState(step));
+            x_.products.template Add<Lies::AsIs, Lies::AsIs>(c, X::At(X::U(), 0, i * SUB), X::At(X::Columns(step.n, SUBS - 1), i * SUB, 0), W, W, SUB);
+            if (i == SUBS - 1) x_.PutNumber(X::Number(X::State(step.n + 1)), c, W, W, STATE);
+            between(DECAY_PARTS + i);
+        }
     }
     __aicore__ inline void RestOfChange(const KdaStep& step) {
         X::Need(STATE);
@@ -166,16 +173,16 @@ class KdaCube {
     __aicore__ inline void Final(const KdaStep& step) {
         X::Need(REST_STATE);
         LocalTensor<float> c = x_.products.Open(X::STATE_PART);
-        AddDecayed(c, X::State(step.n + 1), X::FinalDecay());
+        AddDecayed(c, X::State(step.n + 1), X::FinalDecay(), 0, W);
         x_.products.Close();
         StoreRows(final_[step.State() * W * W], c, W, W, W, W);
         x_.products.Stored();
     }
-    /// c = S times a diagonal matrix, by its diagonal blocks.
+    /// Columns of c = S times a diagonal matrix, by its diagonal blocks.
     template <class Y>
-    __aicore__ inline void AddDecayed(const LocalTensor<float>& c, const Y& state, const Y& decay) {
-        for (uint16_t column = 0; column < W; column += SUB) {
-            x_.products.Next();
+    __aicore__ inline void AddDecayed(const LocalTensor<float>& c, const Y& state, const Y& decay, uint16_t first, uint16_t count) {
+        for (uint16_t column = first; column < first + count; column += SUB) {
+            x_.products.Resume(X::STATE_PART, true);
             x_.products.template Add<Lies::AsIs, Lies::AsIs>(c[column * W], X::At(state, 0, column), X::At(decay, 0, column), W, SUB, SUB);
         }
     }

@@ -38,9 +38,12 @@ class KdaSolve {
     __aicore__ inline void Scores(uint32_t n) {
         CrossCoreWaitFlag(flag::OPERANDS);
         if (n == 0) BringMinus();
+        x_.products.Open(X::SOLVE_PART);
         Scores(n, 0, SUBS - 1);
         CrossCoreWaitFlag(flag::OPERANDS);
         Scores(n, SUBS - 1, SUBS);
+        if constexpr (is_float) Order<HardEvent::FIX_MTE2>();
+        Stored();
         CrossCoreSetFlag<2, PIPE_FIX>(flag::SCORES);
         BringWide(n);
     }
@@ -60,6 +63,28 @@ class KdaSolve {
     }
 
     // ---- from the inverses of the diagonal blocks to X (-k exp(G)), step by step ----
+    static constexpr uint32_t STEPS = 9;
+    /// Each step takes what fixpipe has stored of the one before. 16 bits: other products go in between.
+    __aicore__ inline void Step(uint32_t step, uint32_t n) {
+        if (step == 0) Blocks(n), Beside();
+        if (step == 1) RestOfBeside();
+        if (step == 2) Complete();
+        if (step == 3) RestOfComplete();
+        if (step == 4) Below();
+        if (step == 5) RestOfBelow();
+        if (step == 6) Inverse();
+        if (step == 7) RestOfInverse();
+        if (step == 8) Reads(n);
+    }
+    /// The inverse may be replaced.
+    __aicore__ inline static void InverseUsed() {
+        if constexpr (L1::FROM_VECTOR)
+            CrossCoreSetFlag<2, PIPE_MTE1>(flag::INVERSE_USED);
+        else
+            SetFlag<HardEvent::MTE1_MTE2>(INVERSE_USED);
+    }
+
+   private:
     __aicore__ inline void Blocks(uint32_t n) {
         CrossCoreWaitFlag(flag::BLOCKS);
         BringKept(n);
@@ -145,19 +170,11 @@ class KdaSolve {
     __aicore__ inline void Reads(uint32_t n) {
         X::Need(STORED);
         if constexpr (!L1::FROM_VECTOR) WaitFlag<HardEvent::MTE2_MTE1>(KEYS_IN);
-        LocalTensor<float> c = x_.products.Open(X::SOLVE_PART);
+        LocalTensor<float> c = x_.products.Open(X::READS_PART);
         x_.products.template Add<Lies::AsIs, Lies::AsIs>(c, X::Inverse(), X::Keys(n), CHUNK, W, CHUNK);
         x_.PutNumber(X::Reads(), c, CHUNK, W, READS);
     }
-    /// The inverse may be replaced.
-    __aicore__ inline static void InverseUsed() {
-        if constexpr (L1::FROM_VECTOR)
-            CrossCoreSetFlag<2, PIPE_MTE1>(flag::INVERSE_USED);
-        else
-            SetFlag<HardEvent::MTE1_MTE2>(INVERSE_USED);
-    }
 
-   private:
     template <class Y>
     __aicore__ inline static Nz<Y> Matrix(uint32_t bytes, uint16_t rows, uint32_t columns) {
         return X::template Matrix<Y>(bytes, rows, columns);
@@ -207,7 +224,7 @@ class KdaSolve {
         constexpr uint32_t LOWER = SUB * FRACTAL, BLOCK = M_ROWS * FRACTAL;  // in L0C: from q's rows to k's, to the next 16 columns
         BringSub(n, begin);
         if constexpr (is_float) Order<HardEvent::MTE2_FIX>();
-        const LocalTensor<float> all = begin == 0 ? x_.products.Open(X::SOLVE_PART) : x_.products.Reopen(X::SOLVE_PART);
+        const LocalTensor<float> all = x_.products.In(X::SOLVE_PART);
         for (uint32_t i = begin; i < end; ++i) {
             if (i + 1 < end) BringSub(n, i + 1);
             const LocalTensor<float> c = all[i * M_ROWS * CHUNK];
@@ -221,11 +238,6 @@ class KdaSolve {
             if (i > 0) Keep(KEPT_A, X::At(X::Number(X::A(n)), i * SUB, 0), c, SUB, i * SUB);
             if (i % 2) Keep(KEPT_BESIDE + i / 2 * SUB * SUB, Of(Matrix<M>(L1::BESIDE, 2 * SUB, SUB), i / 2, SUB), c[(i - 1) * BLOCK + LOWER], SUB, SUB);
             if (i >= 2) Keep(KEPT_BELOW, X::At(Matrix<M>(L1::BELOW, HALF, HALF), (i - 2) * SUB, 0), c[LOWER], SUB, 2 * SUB);
-        }
-        x_.products.Stored();
-        if (end == SUBS) {
-            if constexpr (is_float) Order<HardEvent::FIX_MTE2>();
-            X::Done(STORED);
         }
     }
     /// A diagonal block of A or -L to the vector core that has it: to its UB, or to the workspace.
