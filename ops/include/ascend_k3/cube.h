@@ -122,20 +122,20 @@ struct Pair {
 };
 
 /// Products, whose sums stay in parts of L0C of `part_bytes`; a larger sum takes several, and has the number of the first.
-/// Operands go through two halves of L0A and of L0B in slices of k.
-template <uint32_t part_bytes = 64 * 1024>
+/// Operands go through two or four parts of L0A and of L0B in slices of k.
+template <uint32_t part_bytes = 64 * 1024, int32_t slots = 2>
 class ProductsIn {
    public:
-    static constexpr uint16_t SLICE = 32;
-    static constexpr uint32_t HALF = 32 * 1024, C_PART = part_bytes, L0C = (__NPU_ARCH__ == 3510 ? 256 : 128) * 1024;  // bytes
+    static constexpr uint16_t SLICE = 128 / slots;
+    static constexpr uint32_t SLOT = 64 * 1024 / slots, C_PART = part_bytes, L0C = (__NPU_ARCH__ == 3510 ? 256 : 128) * 1024;  // bytes
     static constexpr int32_t C_PARTS = L0C / C_PART;
 
     __aicore__ inline void Begin() {
-        for (int32_t i = 0; i < 2; ++i) SetFlag<HardEvent::M_MTE1>(i);
+        for (int32_t i = 0; i < slots; ++i) SetFlag<HardEvent::M_MTE1>(i);
         for (int32_t i = 0; i < C_PARTS; ++i) SetFlag<HardEvent::FIX_M>(i);
     }
     __aicore__ inline void End() {
-        for (int32_t i = 0; i < 2; ++i) WaitFlag<HardEvent::M_MTE1>(i);
+        for (int32_t i = 0; i < slots; ++i) WaitFlag<HardEvent::M_MTE1>(i);
         for (int32_t i = 0; i < C_PARTS; ++i) WaitFlag<HardEvent::FIX_M>(i);
     }
 
@@ -172,11 +172,11 @@ class ProductsIn {
     __aicore__ inline void Add(const LocalTensor<float>& c, A a, B b, uint16_t m, uint16_t n, uint16_t k) {
         constexpr bool two_a = !is_single<A>, two_b = !is_single<B>;
         using T = typename Element<A>::type;
-        constexpr uint32_t COUNT = HALF / sizeof(T);
+        constexpr uint32_t COUNT = SLOT / sizeof(T);
         for (uint16_t first = 0; first < k; first += SLICE) {
             const uint16_t size = k - first < SLICE ? k - first : SLICE;
-            in_ = 1 - in_;
-            LocalTensor<T> a0(TPosition::A2, in_ * HALF, COUNT), b0(TPosition::B2, in_ * HALF, COUNT);
+            in_ = (in_ + 1) % slots;
+            LocalTensor<T> a0(TPosition::A2, in_ * SLOT, COUNT), b0(TPosition::B2, in_ * SLOT, COUNT);
             WaitFlag<HardEvent::M_MTE1>(in_);
             LoadLeft<left>(a0, Number(a), m, size);
             LoadRight<right>(b0, Number(b), n, size);

@@ -125,7 +125,6 @@ class KdaCube {
         x_.products.template Add<Lies::Transposed, Lies::Transposed>(c, X::Values(step.n), X::Inverse(), W, CHUNK, CHUNK);
         if (HasState(step)) x_.products.template Add<Lies::AsIs, Lies::Transposed>(c, X::Number(X::State(step.n)), X::Reads(), W, CHUNK, W);
         x_.PutNumber(X::Number(X::U()), c, W, CHUNK, U);
-        if constexpr (X::O_PART != X::U_PART) OfState(step);
     }
     __aicore__ inline void RestOfWrites(const KdaStep& step) {
         X::Need(U);
