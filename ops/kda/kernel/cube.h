@@ -11,9 +11,8 @@ class KdaCube {
     using L1 = typename X::L1;
     using Solve = KdaSolve<T, W>;
     static constexpr bool is_float = X::is_float;
-    // Events FIX_MTE1: u, the state, the rest of the state. MTE2_MTE1: the values of two chunks. MTE1_MTE2: the
-    // operands of a chunk have been used.
-    static constexpr int32_t U = Solve::READS + 1, STATE = U + 1, REST_STATE = STATE + 1, VALUES_IN = 4, USED = SUBS + 1;
+    // Events FIX_MTE1: u, the state, the rest of the state. MTE2_MTE1: the values. MTE1_MTE2: the operands of a chunk have been used.
+    static constexpr int32_t U = Solve::READS + 1, STATE = U + 1, REST_STATE = STATE + 1, VALUES_IN = SUBS + 2, USED = SUBS + 1;
 
    public:
     __aicore__ inline KdaCube() : solve_(x_) {}
@@ -31,8 +30,10 @@ class KdaCube {
         x_.products.Begin();
         solve_.Begin();
         if constexpr (!is_float) {
-            BringValues(step);
             Solution(step.n);
+            BringValues(step);
+            const KdaStep next = step.Next(tiling_, offsets_);
+            if (next.exists) solve_.Bring(next.n);
         }
         SetFlag<HardEvent::MTE1_MTE2>(USED);
         while (step.exists) {
@@ -54,6 +55,7 @@ class KdaCube {
    private:
     /// What needs no state.
     __aicore__ inline void Solution(uint32_t n) {
+        solve_.Bring(n);
         solve_.Scores(n);
         solve_.RestOfA(n);
         for (uint32_t i = 0; i < Solve::STEPS; ++i) solve_.Step(i, n);
@@ -71,13 +73,13 @@ class KdaCube {
     }
     /// With what the next chunk needs no state for, so that neither waits for fixpipe.
     __aicore__ inline void WithNext(const KdaStep& step, const KdaStep& next) {
-        if (next.exists) {
-            BringValues(next);
-            solve_.Scores(next.n);
-        }
+        if (next.exists) solve_.Scores(next.n);
         BringStates(step);
         Writes(step);
-        if (next.exists) Solve::InverseUsed();
+        if (next.exists) {
+            Solve::InverseUsed();
+            BringValues(next);
+        }
         if constexpr (DIRECT) OfState(step);
         RestOfWrites(step);
         if (next.exists) solve_.RestOfA(next.n);
@@ -85,6 +87,11 @@ class KdaCube {
             if (next.exists) solve_.Step(i, next.n);
         };
         Change(step, solve);
+        const KdaStep later = next.Next(tiling_, offsets_);
+        if (next.exists && later.exists) {
+            Order<HardEvent::MTE1_MTE2>();
+            solve_.Bring(later.n);
+        }
         if constexpr (!DIRECT) OfState(step);
         Output(step);
         for (uint32_t i = CHANGE_PARTS; i < Solve::STEPS; ++i) solve(i);
@@ -101,7 +108,7 @@ class KdaCube {
             PipeBarrier<PIPE_MTE2>();
         }
         DataCopy(to, v_[(step.Token() * tiling_.heads + step.head) * W], Nd2NzParams(1, step.Filled(), W, 0, tiling_.heads * W, CHUNK, 1, 0));
-        SetFlag<HardEvent::MTE2_MTE1>(VALUES_IN + step.n % 2);
+        SetFlag<HardEvent::MTE2_MTE1>(VALUES_IN);
     }
     /// The initial state before the first chunk, the decay to the end before the last.
     __aicore__ inline void BringStates(const KdaStep& step) {
@@ -120,7 +127,7 @@ class KdaCube {
     /// u, transposed.
     __aicore__ inline void Writes(const KdaStep& step) {
         X::Need(Solve::READS);
-        WaitFlag<HardEvent::MTE2_MTE1>(VALUES_IN + step.n % 2);
+        WaitFlag<HardEvent::MTE2_MTE1>(VALUES_IN);
         LocalTensor<float> c = x_.products.Open(X::U_PART);
         x_.products.template Add<Lies::Transposed, Lies::Transposed>(c, X::Values(step.n), X::Inverse(), W, CHUNK, CHUNK);
         if (HasState(step)) x_.products.template Add<Lies::AsIs, Lies::Transposed>(c, X::Number(X::State(step.n)), X::Reads(), W, CHUNK, W);

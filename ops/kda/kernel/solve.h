@@ -15,7 +15,7 @@ class KdaSolve {
     static constexpr uint32_t SQUARE = L1::SQUARE, HALF = L1::HALF;
     // Events MTE2_MTE1: a sub-chunk's operands of the scores, the blocks of the vector cores, the decayed keys. MTE1_MTE2: the
     // room of a sub-chunk, that of the inverse. FIX_MTE1: what the next step takes, and the last step's result.
-    static constexpr int32_t SUB_IN = 0, BLOCKS_IN = 2, KEYS_IN = 3, INVERSE_USED = SUBS, STORED = 0;
+    static constexpr int32_t SUB_IN = 0, BLOCKS_IN = SUBS, KEYS_IN = BLOCKS_IN + 1, INVERSE_USED = SUBS, STORED = 0;
 
    public:
     static constexpr int32_t READS = 1;
@@ -34,14 +34,29 @@ class KdaSolve {
         for (uint32_t i = 0; i < SUBS; ++i) WaitFlag<HardEvent::MTE1_MTE2>(i);
     }
 
+    /// Rows and keys, where the vector cores have not written them to L1.
+    __aicore__ inline void Bring(uint32_t n) {
+        if constexpr (!L1::FROM_VECTOR) {
+            CrossCoreWaitFlag(flag::OPERANDS);
+            if (n == 0) BringMinus();
+            for (uint32_t i = 0; i < SUBS; ++i) {
+                if (i == SUBS - 1) CrossCoreWaitFlag(flag::OPERANDS);
+                BringSub(n, i);
+            }
+        }
+    }
     /// Rows q and -k times the keys up to them, to the vector cores and L1.
     __aicore__ inline void Scores(uint32_t n) {
-        CrossCoreWaitFlag(flag::OPERANDS);
-        if (n == 0) BringMinus();
-        x_.products.Open(X::SOLVE_PART);
-        Scores(n, 0, SUBS - 1);
-        CrossCoreWaitFlag(flag::OPERANDS);
-        Scores(n, SUBS - 1, SUBS);
+        if constexpr (L1::FROM_VECTOR) CrossCoreWaitFlag(flag::OPERANDS);
+        if constexpr (L1::FROM_VECTOR)
+            if (n == 0) BringMinus();
+        if constexpr (is_float) Order<HardEvent::MTE2_FIX>();
+        const LocalTensor<float> all = x_.products.Open(X::SOLVE_PART);
+        for (uint32_t i = 0; i < SUBS; ++i) {
+            if constexpr (L1::FROM_VECTOR)
+                if (i == SUBS - 1) CrossCoreWaitFlag(flag::OPERANDS);
+            Scores(n, i, all[i * 2 * SUB * CHUNK]);
+        }
         if constexpr (is_float) Order<HardEvent::FIX_MTE2>();
         Stored();
         CrossCoreSetFlag<2, PIPE_FIX>(flag::SCORES);
@@ -219,26 +234,19 @@ class KdaSolve {
     }
 
     // ---- scores ----
-    __aicore__ inline void Scores(uint32_t n, uint32_t begin, uint32_t end) {
+    __aicore__ inline void Scores(uint32_t n, uint32_t i, const LocalTensor<float>& c) {
         constexpr uint16_t M_ROWS = 2 * SUB;
         constexpr uint32_t LOWER = SUB * FRACTAL, BLOCK = M_ROWS * FRACTAL;  // in L0C: from q's rows to k's, to the next 16 columns
-        BringSub(n, begin);
-        if constexpr (is_float) Order<HardEvent::MTE2_FIX>();
-        const LocalTensor<float> all = x_.products.In(X::SOLVE_PART);
-        for (uint32_t i = begin; i < end; ++i) {
-            if (i + 1 < end) BringSub(n, i + 1);
-            const LocalTensor<float> c = all[i * M_ROWS * CHUNK];
-            if constexpr (!L1::FROM_VECTOR) WaitFlag<HardEvent::MTE2_MTE1>(SUB_IN + i % 2);
-            x_.products.Next();
-            x_.products.template Add<Lies::AsIs, Lies::Transposed>(c, X::At(X::Rows(), 2 * i * SUB, 0), X::Columns(n, i), M_ROWS, (i + 1) * SUB, W);
-            if constexpr (!L1::FROM_VECTOR) SetFlag<HardEvent::MTE1_MTE2>(i);
-            x_.products.Close();
-            ToVector(i, 0, c[i * BLOCK]);
-            ToVector(i, 1, c[i * BLOCK + LOWER]);
-            if (i > 0) Keep(KEPT_A, X::At(X::Number(X::A(n)), i * SUB, 0), c, SUB, i * SUB);
-            if (i % 2) Keep(KEPT_BESIDE + i / 2 * SUB * SUB, Of(Matrix<M>(L1::BESIDE, 2 * SUB, SUB), i / 2, SUB), c[(i - 1) * BLOCK + LOWER], SUB, SUB);
-            if (i >= 2) Keep(KEPT_BELOW, X::At(Matrix<M>(L1::BELOW, HALF, HALF), (i - 2) * SUB, 0), c[LOWER], SUB, 2 * SUB);
-        }
+        if constexpr (!L1::FROM_VECTOR) WaitFlag<HardEvent::MTE2_MTE1>(SUB_IN + i);
+        x_.products.Next();
+        x_.products.template Add<Lies::AsIs, Lies::Transposed>(c, X::At(X::Rows(), 2 * i * SUB, 0), X::Columns(n, i), M_ROWS, (i + 1) * SUB, W);
+        if constexpr (!L1::FROM_VECTOR) SetFlag<HardEvent::MTE1_MTE2>(i);
+        x_.products.Close();
+        ToVector(i, 0, c[i * BLOCK]);
+        ToVector(i, 1, c[i * BLOCK + LOWER]);
+        if (i > 0) Keep(KEPT_A, X::At(X::Number(X::A(n)), i * SUB, 0), c, SUB, i * SUB);
+        if (i % 2) Keep(KEPT_BESIDE + i / 2 * SUB * SUB, Of(Matrix<M>(L1::BESIDE, 2 * SUB, SUB), i / 2, SUB), c[(i - 1) * BLOCK + LOWER], SUB, SUB);
+        if (i >= 2) Keep(KEPT_BELOW, X::At(Matrix<M>(L1::BELOW, HALF, HALF), (i - 2) * SUB, 0), c[LOWER], SUB, 2 * SUB);
     }
     /// A diagonal block of A or -L to the vector core that has it: to its UB, or to the workspace.
     __aicore__ inline void ToVector(uint32_t i, uint32_t which, const LocalTensor<float>& c) {
@@ -273,20 +281,17 @@ class KdaSolve {
     // ---- out of the workspace ----
     __aicore__ inline GlobalTensor<T> Operands(uint32_t n) const { return x_.template Room<T>(n % ROOM_SLOTS * X::Sizes().operands, X::Sizes().operands / sizeof(T)); }
 
-    /// Rows and keys of a sub-chunk.
     __aicore__ inline void BringSub(uint32_t n, uint32_t i) {
-        if constexpr (!L1::FROM_VECTOR) {
-            constexpr KdaRoom sizes = X::Sizes();
-            GlobalTensor<T> operands = Operands(n);
-            const uint32_t first = FirstColumnRow(i) * W, count = (i + 1) * SUB * W;
-            WaitFlag<HardEvent::MTE1_MTE2>(i);
-            DataCopy(X::Rows().whole[2 * i * SUB * C0<T>], operands[sizes.rows / sizeof(T) + 2 * i * SUB * C0<T>],
-                     DataCopyParams(W / C0<T>, 2 * SUB, 2 * (CHUNK - SUB), 2 * (CHUNK - SUB)));
-            const auto columns = X::Columns(n, i);
-            DataCopy(X::Number(columns).whole, operands[sizes.columns / sizeof(T) + first], count);
-            if constexpr (!is_float) DataCopy(columns.rest.whole, operands[sizes.columns_low / sizeof(T) + first], count);
-            SetFlag<HardEvent::MTE2_MTE1>(SUB_IN + i % 2);
-        }
+        constexpr KdaRoom sizes = X::Sizes();
+        GlobalTensor<T> operands = Operands(n);
+        const uint32_t first = FirstColumnRow(i) * W, count = (i + 1) * SUB * W;
+        WaitFlag<HardEvent::MTE1_MTE2>(i);
+        DataCopy(X::Rows().whole[2 * i * SUB * C0<T>], operands[sizes.rows / sizeof(T) + 2 * i * SUB * C0<T>],
+                 DataCopyParams(W / C0<T>, 2 * SUB, 2 * (CHUNK - SUB), 2 * (CHUNK - SUB)));
+        const auto columns = X::Columns(n, i);
+        DataCopy(X::Number(columns).whole, operands[sizes.columns / sizeof(T) + first], count);
+        if constexpr (!is_float) DataCopy(columns.rest.whole, operands[sizes.columns_low / sizeof(T) + first], count);
+        SetFlag<HardEvent::MTE2_MTE1>(SUB_IN + i);
     }
     /// q exp(G), -k exp(G) and the decay of the state.
     __aicore__ inline void BringWide(uint32_t n) {
