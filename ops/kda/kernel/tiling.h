@@ -6,7 +6,7 @@
 namespace ascend_k3 {
 
 constexpr uint32_t CHUNK = 64, SUB = 16, SUBS = CHUNK / SUB;  // tokens of a chunk, of a sub-chunk; sub-chunks
-constexpr uint32_t ROOM_SLOTS = 3;                            // chunks whose operands the workspace holds
+constexpr uint32_t ROOM_SLOTS = 4;                            // chunks whose operands the workspace holds
 
 /// First row of the columns of sub-chunk i: 0, 16, 48, 96. The keys of sub-chunks 0 to i follow.
 constexpr uint32_t FirstColumnRow(uint32_t i) { return SUB * i * (i + 1) / 2; }

@@ -18,6 +18,7 @@ class KdaVector {
     static constexpr uint32_t GROUP = 32 / sizeof(T), GROUPS = C / GROUP;       // columns of an NZ group, groups
     static constexpr uint32_t BETA_GROUP = 32 / sizeof(B);
     static constexpr int32_t INPUTS_IN = 0, SUMS_IN = 1, SUMS_OUT = Ub::OUT_SLOTS;  // events of MTE2 and V, MTE3 and V; below, the slots'
+    static constexpr uint32_t AHEAD = L1::FROM_VECTOR ? L1::OPERAND_SLOTS : ROOM_SLOTS;  // chunks before one whose operands are used up
     static_assert(sizeof(M) == sizeof(T), "three matrices, and in 16 bits their rests, in a row");
 
    public:
@@ -44,15 +45,17 @@ class KdaVector {
         KdaStep step = KdaStep::First(tiling_, offsets_);
         if constexpr (!is_float)
             if (step.exists) Request(step);
-        for (KdaStep before{}; step.exists || before.exists; before = step, step = step.Next(tiling_, offsets_)) {
-            if (step.exists) Gates(step);
-            if (before.exists) Invert(before);
-            if (!step.exists) break;
-            if (step.n >= ROOM_SLOTS) CrossCoreWaitFlag(flag::FREE);
+        KdaStep before{};
+        for (; step.exists; before = step, step = step.Next(tiling_, offsets_)) {
+            Gates(step);
+            // in L1 the operands have the room of the chunk before until its scores are there
+            if (L1::FROM_VECTOR && before.exists) Invert(before);
+            if (step.n >= AHEAD) CrossCoreWaitFlag(flag::FREE);
             Operands(step);
-            steps_ = step.n + 1;
+            if (!L1::FROM_VECTOR && before.exists) Invert(before);
         }
-        for (uint32_t n = 0; n < steps_ && n < ROOM_SLOTS; ++n) CrossCoreWaitFlag(flag::FREE);
+        if (before.exists) Invert(before);
+        for (uint32_t n = 0; n < step.n && n < AHEAD; ++n) CrossCoreWaitFlag(flag::FREE);
         WaitFlag<HardEvent::V_MTE2>(SUMS_IN);
         for (uint32_t slot = 0; slot < Ub::OUT_SLOTS; ++slot) WaitFlag<HardEvent::MTE3_V>(slot);
     }
@@ -532,7 +535,7 @@ class KdaVector {
     GlobalTensor<int64_t> offsets_;
     GM_ADDR room_;
     float slope_ = 0;
-    uint32_t core_ = 0, slot_ = 0, steps_ = 0;
+    uint32_t core_ = 0, slot_ = 0;
 };
 
 }  // namespace ascend_k3
