@@ -56,7 +56,8 @@ class KdaCube {
     /// What needs no state.
     __aicore__ inline void Solution(uint32_t n) {
         solve_.Bring(n);
-        solve_.Scores(n);
+        solve_.FirstScores(n);
+        solve_.LastScores(n);
         solve_.RestOfA(n);
         for (uint32_t i = 0; i < Solve::STEPS; ++i) solve_.Step(i, n);
     }
@@ -65,38 +66,57 @@ class KdaCube {
         Solution(step.n);
         BringStates(step);
         Writes(step);
-        OfState(step);
-        Output(step);
+        OfState(step, 0, W);
+        for (uint32_t i = 0; i < SUBS; ++i) Output(step, i);
         StoreOutput(step);
-        Change(step, [](uint32_t) {});
+        Decayed(step);
+        for (uint32_t i = 0; i < SUBS; ++i) Gains(step, i);
+        StoreState(step);
         if (step.IsLast()) Final(step);
     }
-    /// With what the next chunk needs no state for, so that neither waits for fixpipe.
+    /// With what the next chunk needs no state for. Each pipe is in order: what waits for fixpipe comes between products that
+    /// do not.
     __aicore__ inline void WithNext(const KdaStep& step, const KdaStep& next) {
-        if (next.exists) solve_.Scores(next.n);
+        uint32_t done = next.exists ? 0 : Solve::STEPS;
+        const auto solve = [&](uint32_t end) {
+            while (done < end) solve_.Step(done++, next.n);
+        };
+        const auto solve_one = [&] { solve(done < Solve::STEPS - 1 ? done + 1 : done); };
         BringStates(step);
+        if (next.exists) solve_.FirstScores(next.n);
         Writes(step);
         if (next.exists) {
             Solve::InverseUsed();
             BringValues(next);
+            solve_.LastScores(next.n);
         }
-        if constexpr (DIRECT) OfState(step);
+        if constexpr (DIRECT) OfState(step, 0, W);
         RestOfWrites(step);
         if (next.exists) solve_.RestOfA(next.n);
-        const auto solve = [&](uint32_t i) {
-            if (next.exists) solve_.Step(i, next.n);
-        };
-        Change(step, solve);
+        Decayed(step);
+        Gains(step, 0);
+        for (uint32_t i = 1; i < SUBS; ++i) {
+            Gains(step, i);
+            solve_one();
+        }
         const KdaStep later = next.Next(tiling_, offsets_);
         if (next.exists && later.exists) {
             Order<HardEvent::MTE1_MTE2>();
             solve_.Bring(later.n);
         }
-        if constexpr (!DIRECT) OfState(step);
-        Output(step);
-        for (uint32_t i = CHANGE_PARTS; i < Solve::STEPS; ++i) solve(i);
+        if constexpr (!DIRECT)
+            for (uint32_t half = 0; half < 2; ++half) {
+                OfState(step, half * W / 2, W / 2);
+                solve_one();
+            }
+        for (uint32_t i = 0; i < SUBS; ++i) {
+            Output(step, i);
+            solve_one();
+        }
+        StoreState(step);
+        solve(Solve::STEPS);
         StoreOutput(step);
-        RestOfChange(step);
+        RestOfState(step);
         if (step.IsLast()) Final(step);
     }
 
@@ -137,41 +157,40 @@ class KdaCube {
         X::Need(U);
         x_.PutRest(X::U_PART, X::U(), W, CHUNK, U);
     }
-    /// q exp(G) S. L0C of dav-3510 keeps it beside all else.
-    __aicore__ inline void OfState(const KdaStep& step) {
-        LocalTensor<float> c = x_.products.Open(X::O_PART);
-        if (HasState(step)) x_.products.template Add<Lies::AsIs, Lies::Transposed>(c, X::Queries(step.n), X::Number(X::State(step.n)), CHUNK, W, W);
-        x_.products.Stored();
+    /// q exp(G) S, of some keys' channels. L0C of dav-3510 keeps it beside all else.
+    __aicore__ inline void OfState(const KdaStep& step, uint16_t first, uint16_t count) {
+        if (first == 0) x_.products.Open(X::O_PART);
+        x_.products.Resume(X::O_PART, first == 0);
+        if (HasState(step))
+            x_.products.template Add<Lies::AsIs, Lies::Transposed>(x_.products.In(X::O_PART), X::At(X::Queries(step.n), 0, first), X::At(X::Number(X::State(step.n)), 0, first), CHUNK, W, count);
     }
-    __aicore__ inline void Output(const KdaStep& step) {
-        LocalTensor<float> c = x_.products.Reopen(X::O_PART);
-        if (!HasState(step)) x_.products.Next();
-        x_.products.template Add<Lies::AsIs, Lies::Transposed>(c, X::A(step.n), X::U(), CHUNK, W, CHUNK);
-        x_.products.Close();
+    /// A u, of a sub-chunk's u.
+    __aicore__ inline void Output(const KdaStep& step, uint16_t i) {
+        x_.products.Resume(X::O_PART, i == 0 && !HasState(step));
+        x_.products.template Add<Lies::AsIs, Lies::Transposed>(x_.products.In(X::O_PART), X::At(X::A(step.n), 0, i * SUB), X::At(X::U(), 0, i * SUB), CHUNK, W, SUB);
     }
     __aicore__ inline void StoreOutput(const KdaStep& step) {
+        x_.products.Resume(X::O_PART, false);
+        x_.products.Close();
         StoreRows(o_[(step.Token() * tiling_.heads + step.head) * W], x_.products.In(X::O_PART), step.Filled(), W, CHUNK, tiling_.heads * W);
-        x_.products.Stored(X::O_PART);
+        x_.products.Stored();
     }
-    /// In parts, after each of which `between` is called with its number.
-    static constexpr uint32_t DECAY_PARTS = 2, CHANGE_PARTS = DECAY_PARTS + SUBS;
-    template <class Between>
-    __aicore__ inline void Change(const KdaStep& step, const Between& between) {
+    __aicore__ inline void Decayed(const KdaStep& step) {
         const LocalTensor<float> c = x_.products.Open(X::STATE_PART);
         if (step.chunk > 0) X::Need(REST_STATE);
-        for (uint32_t i = 0; i < DECAY_PARTS; ++i) {
-            if (HasState(step)) AddDecayed(c, X::State(step.n), X::Decay(step.n), W / DECAY_PARTS * i, W / DECAY_PARTS);
-            between(i);
-        }
+        if (HasState(step)) AddDecayed(c, X::State(step.n), X::Decay(step.n));
         X::Need(U);
-        for (uint32_t i = 0; i < SUBS; ++i) {
-            x_.products.Resume(X::STATE_PART, i == 0 && !HasState(step));
-            x_.products.template Add<Lies::AsIs, Lies::AsIs>(c, X::At(X::U(), 0, i * SUB), X::At(X::Columns(step.n, SUBS - 1), i * SUB, 0), W, W, SUB);
-            if (i == SUBS - 1) x_.PutNumber(X::Number(X::State(step.n + 1)), c, W, W, STATE);
-            between(DECAY_PARTS + i);
-        }
     }
-    __aicore__ inline void RestOfChange(const KdaStep& step) {
+    /// k^T u, of a sub-chunk.
+    __aicore__ inline void Gains(const KdaStep& step, uint16_t i) {
+        x_.products.Resume(X::STATE_PART, i == 0 && !HasState(step));
+        x_.products.template Add<Lies::AsIs, Lies::AsIs>(x_.products.In(X::STATE_PART), X::At(X::U(), 0, i * SUB), X::At(X::Columns(step.n, SUBS - 1), i * SUB, 0), W, W, SUB);
+    }
+    __aicore__ inline void StoreState(const KdaStep& step) {
+        x_.products.Resume(X::STATE_PART, false);
+        x_.PutNumber(X::Number(X::State(step.n + 1)), x_.products.In(X::STATE_PART), W, W, STATE);
+    }
+    __aicore__ inline void RestOfState(const KdaStep& step) {
         X::Need(STATE);
         x_.PutRest(X::STATE_PART, X::State(step.n + 1), W, W, REST_STATE);
     }
@@ -179,16 +198,16 @@ class KdaCube {
     __aicore__ inline void Final(const KdaStep& step) {
         X::Need(REST_STATE);
         LocalTensor<float> c = x_.products.Open(X::STATE_PART);
-        AddDecayed(c, X::State(step.n + 1), X::FinalDecay(), 0, W);
+        AddDecayed(c, X::State(step.n + 1), X::FinalDecay());
         x_.products.Close();
         StoreRows(final_[step.State() * W * W], c, W, W, W, W);
         x_.products.Stored();
     }
-    /// Columns of c = S times a diagonal matrix, by its diagonal blocks.
+    /// c = S times a diagonal matrix, by its diagonal blocks.
     template <class Y>
-    __aicore__ inline void AddDecayed(const LocalTensor<float>& c, const Y& state, const Y& decay, uint16_t first, uint16_t count) {
-        for (uint16_t column = first; column < first + count; column += SUB) {
-            x_.products.Resume(X::STATE_PART, true);
+    __aicore__ inline void AddDecayed(const LocalTensor<float>& c, const Y& state, const Y& decay) {
+        for (uint16_t column = 0; column < W; column += SUB) {
+            x_.products.Next();
             x_.products.template Add<Lies::AsIs, Lies::AsIs>(c[column * W], X::At(state, 0, column), X::At(decay, 0, column), W, SUB, SUB);
         }
     }

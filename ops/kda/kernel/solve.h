@@ -45,18 +45,21 @@ class KdaSolve {
             }
         }
     }
-    /// Rows q and -k times the keys up to them, to the vector cores and L1.
-    __aicore__ inline void Scores(uint32_t n) {
-        if constexpr (L1::FROM_VECTOR) CrossCoreWaitFlag(flag::OPERANDS);
-        if constexpr (L1::FROM_VECTOR)
+    /// Rows q and -k times the keys up to them, to the vector cores and L1: of the first three sub-chunks.
+    __aicore__ inline void FirstScores(uint32_t n) {
+        if constexpr (L1::FROM_VECTOR) {
+            CrossCoreWaitFlag(flag::OPERANDS);
             if (n == 0) BringMinus();
-        if constexpr (is_float) Order<HardEvent::MTE2_FIX>();
-        const LocalTensor<float> all = x_.products.Open(X::SOLVE_PART);
-        for (uint32_t i = 0; i < SUBS; ++i) {
-            if constexpr (L1::FROM_VECTOR)
-                if (i == SUBS - 1) CrossCoreWaitFlag(flag::OPERANDS);
-            Scores(n, i, all[i * 2 * SUB * CHUNK]);
         }
+        if constexpr (is_float) Order<HardEvent::MTE2_FIX>();
+        x_.products.Open(X::SOLVE_PART);
+        for (uint32_t i = 0; i < SUBS - 1; ++i) Scores(n, i);
+    }
+    /// Of the last.
+    __aicore__ inline void LastScores(uint32_t n) {
+        if constexpr (L1::FROM_VECTOR) CrossCoreWaitFlag(flag::OPERANDS);
+        x_.products.Resume(X::SOLVE_PART, true);
+        Scores(n, SUBS - 1);
         if constexpr (is_float) Order<HardEvent::FIX_MTE2>();
         Stored();
         CrossCoreSetFlag<2, PIPE_FIX>(flag::SCORES);
@@ -234,9 +237,10 @@ class KdaSolve {
     }
 
     // ---- scores ----
-    __aicore__ inline void Scores(uint32_t n, uint32_t i, const LocalTensor<float>& c) {
+    __aicore__ inline void Scores(uint32_t n, uint32_t i) {
         constexpr uint16_t M_ROWS = 2 * SUB;
         constexpr uint32_t LOWER = SUB * FRACTAL, BLOCK = M_ROWS * FRACTAL;  // in L0C: from q's rows to k's, to the next 16 columns
+        const LocalTensor<float> c = x_.products.In(X::SOLVE_PART)[i * M_ROWS * CHUNK];
         if constexpr (!L1::FROM_VECTOR) WaitFlag<HardEvent::MTE2_MTE1>(SUB_IN + i);
         x_.products.Next();
         x_.products.template Add<Lies::AsIs, Lies::Transposed>(c, X::At(X::Rows(), 2 * i * SUB, 0), X::Columns(n, i), M_ROWS, (i + 1) * SUB, W);
