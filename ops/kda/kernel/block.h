@@ -52,7 +52,7 @@ struct KdaL1 {
     static constexpr uint32_t PARTS = is_float ? 1 : 2, SLOTS = is_float ? 1 : 2;
     static constexpr uint32_t OPERAND_SLOTS = FROM_VECTOR ? 3 : SLOTS, KEY_SLOTS = FROM_VECTOR ? 2 : 1, STATE_SLOTS = DIRECT ? 1 : SLOTS;
 
-    static constexpr uint32_t MINUS = 0, MINUS_MERGED = MINUS + 2 * SUB * SUB * sizeof(T), PFINAL = MINUS_MERGED + SUB * SUB * sizeof(M);
+    static constexpr uint32_t MINUS = 0, MINUS_MERGED = MINUS + SUB * SUB * sizeof(T), PFINAL = MINUS_MERGED + SUB * SUB * sizeof(M);
     static constexpr uint32_t ROWS = PFINAL + PARTS * SUB * W * sizeof(T), PCOLUMNS = ROWS + 2 * WIDE * sizeof(T);
     static constexpr uint32_t COLUMNS_BYTES = FirstColumnRow(SUBS - 1) * W * sizeof(T);
     static constexpr uint32_t OPERANDS = PCOLUMNS + PARTS * COLUMNS_BYTES;

@@ -167,7 +167,7 @@ class KdaCube {
     /// A u, of a sub-chunk's u.
     __aicore__ inline void Output(const KdaStep& step, uint16_t i) {
         x_.products.Resume(X::O_PART, i == 0 && !HasState(step));
-        x_.products.template Add<Lies::AsIs, Lies::Transposed>(x_.products.In(X::O_PART), X::At(X::A(step.n), 0, i * SUB), X::At(X::U(), 0, i * SUB), CHUNK, W, SUB);
+        x_.products.template Add<Lies::Transposed, Lies::Transposed>(x_.products.In(X::O_PART), X::At(X::A(step.n), i * SUB, 0), X::At(X::U(), 0, i * SUB), CHUNK, W, SUB);
     }
     __aicore__ inline void StoreOutput(const KdaStep& step) {
         x_.products.Resume(X::O_PART, false);

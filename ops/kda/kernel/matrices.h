@@ -80,6 +80,7 @@ class KdaMatrices {
     __aicore__ inline static Both<T> FinalDecay() { return Parts(L1::PFINAL, SUB, W); }
     __aicore__ inline static uint32_t StateAt(uint32_t n) { return L1::PSTATE + n % L1::STATE_SLOTS * L1::PARTS * W * W * sizeof(T); }
     __aicore__ inline static Both<T> State(uint32_t n) { return Parts(StateAt(n), W, W); }
+    /// A, transposed.
     __aicore__ inline static Both<T> A(uint32_t n) { return Parts(L1::A(n), CHUNK, CHUNK); }
     __aicore__ inline static Both<T> Inverse() { return Parts(L1::PINVERSE, CHUNK, CHUNK); }
     __aicore__ inline static Nz<T> Reads() { return Matrix<T>(L1::READS, CHUNK, W); }
@@ -87,7 +88,7 @@ class KdaMatrices {
     template <class X>
     __aicore__ inline static Nz<X> Minus() {
         if constexpr (std::is_same_v<X, T>)
-            return Matrix<X>(L1::MINUS, 2 * SUB, SUB);  // zero in its lower half
+            return Matrix<X>(L1::MINUS, SUB, SUB);
         else
             return Matrix<X>(L1::MINUS_MERGED, SUB, SUB);
     }

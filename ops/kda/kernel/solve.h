@@ -25,7 +25,6 @@ class KdaSolve {
     __aicore__ inline void Begin() {
         Zero<T>(L1::PA, (L1::SLOTS + 1) * L1::PARTS * SQUARE);
         Zero<M>(L1::PHALVES, L1::PARTS * 2 * HALF * HALF);
-        Zero<T>(L1::MINUS, 2 * SUB * SUB);
         PipeBarrier<PIPE_MTE2>();
         Order<HardEvent::MTE2_FIX>();
         for (uint32_t i = 0; i < SUBS; ++i) SetFlag<HardEvent::MTE1_MTE2>(i);
@@ -65,17 +64,14 @@ class KdaSolve {
         CrossCoreSetFlag<2, PIPE_FIX>(flag::SCORES);
         BringWide(n);
     }
-    /// [-1; 0] times the rounded A leaves, in q's rows, what was lost.
     __aicore__ inline void RestOfA(uint32_t n) {
         if constexpr (!is_float) {
-            constexpr uint32_t TILE = 2 * SUB * CHUNK;  // of a sub-chunk in L0C
             const Pair<T> a = X::A(n);
             X::Need(STORED);
-            const LocalTensor<float> all = x_.products.Reopen(X::SOLVE_PART);
-            for (uint32_t i = 1; i < SUBS; ++i)
-                x_.products.template Add<Lies::AsIs, Lies::AsIs>(all[i * TILE], X::template Minus<T>(), X::At(a.number, i * SUB, 0), 2 * SUB, i * SUB, SUB);
+            x_.products.Reopen(X::SOLVE_PART);
+            for (uint32_t i = 1; i < SUBS; ++i) x_.TakeAway(Part(i), X::At(a.number, 0, i * SUB), i * SUB, SUB);
             x_.products.Close();
-            for (uint32_t i = 1; i < SUBS; ++i) StoreNz(X::At(a.rest, i * SUB, 0), all[i * TILE], SUB, i * SUB, 2 * SUB);
+            for (uint32_t i = 1; i < SUBS; ++i) StoreNz(X::At(a.rest, 0, i * SUB), Part(i), i * SUB, SUB, (i + 1) * SUB);
             Stored();
         }
     }
@@ -118,7 +114,7 @@ class KdaSolve {
         LocalTensor<float> c = x_.products.Open(X::SOLVE_PART);
         for (uint32_t half = 0; half < 2; ++half) {
             x_.products.Next();
-            x_.products.template Add<Lies::AsIs, Lies::AsIs>(c[half * SUB * SUB], Of(Matrix<M>(L1::BESIDE, 2 * SUB, SUB), half, SUB), Halves(half), SUB, SUB, SUB);
+            x_.products.template Add<Lies::Transposed, Lies::AsIs>(c[half * SUB * SUB], Of(Matrix<M>(L1::BESIDE, 2 * SUB, SUB), half, SUB), Halves(half), SUB, SUB, SUB);
         }
         x_.products.Close();
         for (uint32_t half = 0; half < 2; ++half) x_.Put(X::Number(Product(half)), c[half * SUB * SUB], SUB, SUB, SUB);
@@ -157,7 +153,7 @@ class KdaSolve {
     __aicore__ inline void Below() {
         X::Need(STORED);
         LocalTensor<float> c = x_.products.Open(X::SOLVE_PART);
-        x_.products.template Add<Lies::AsIs, Lies::AsIs>(c, Matrix<M>(L1::BELOW, HALF, HALF), Halves(0), HALF, HALF, HALF);
+        x_.products.template Add<Lies::Transposed, Lies::AsIs>(c, Matrix<M>(L1::BELOW, HALF, HALF), Halves(0), HALF, HALF, HALF);
         x_.PutNumber(X::Number(ProductBelow()), c, HALF, HALF, STORED);
     }
     __aicore__ inline void RestOfBelow() {
@@ -230,53 +226,54 @@ class KdaSolve {
     /// -1 on the diagonal, when the vector cores have written it.
     __aicore__ inline void BringMinus() {
         const uint32_t at = X::Sizes().minus;
-        for (uint32_t group = 0; group < SUB; group += C0<T>)
-            DataCopy(X::template Minus<T>().whole[group * 2 * SUB], x_.template Room<T>(at, SUB * SUB)[group * SUB], SUB * C0<T>);
+        DataCopy(X::template Minus<T>().whole, x_.template Room<T>(at, SUB * SUB), SUB * SUB);
         if constexpr (!is_float) DataCopy(X::template Minus<M>().whole, x_.template Room<M>(at + SUB * SUB * sizeof(T), SUB * SUB), SUB * SUB);
         Order<HardEvent::MTE2_MTE1>();
     }
 
     // ---- scores ----
     __aicore__ inline void Scores(uint32_t n, uint32_t i) {
-        constexpr uint16_t M_ROWS = 2 * SUB;
-        constexpr uint32_t LOWER = SUB * FRACTAL, BLOCK = M_ROWS * FRACTAL;  // in L0C: from q's rows to k's, to the next 16 columns
-        const LocalTensor<float> c = x_.products.In(X::SOLVE_PART)[i * M_ROWS * CHUNK];
+        const uint16_t rows = (i + 1) * SUB;
+        const LocalTensor<float> c = Part(i);
         if constexpr (!L1::FROM_VECTOR) WaitFlag<HardEvent::MTE2_MTE1>(SUB_IN + i);
         x_.products.Next();
-        x_.products.template Add<Lies::AsIs, Lies::Transposed>(c, X::At(X::Rows(), 2 * i * SUB, 0), X::Columns(n, i), M_ROWS, (i + 1) * SUB, W);
+        x_.products.template Add<Lies::AsIs, Lies::Transposed>(c, X::Columns(n, i), X::At(X::Rows(), 2 * i * SUB, 0), rows, 2 * SUB, W);
         if constexpr (!L1::FROM_VECTOR) SetFlag<HardEvent::MTE1_MTE2>(i);
         x_.products.Close();
-        ToVector(i, 0, c[i * BLOCK]);
-        ToVector(i, 1, c[i * BLOCK + LOWER]);
-        if (i > 0) Keep(KEPT_A, X::At(X::Number(X::A(n)), i * SUB, 0), c, SUB, i * SUB);
-        if (i % 2) Keep(KEPT_BESIDE + i / 2 * SUB * SUB, Of(Matrix<M>(L1::BESIDE, 2 * SUB, SUB), i / 2, SUB), c[(i - 1) * BLOCK + LOWER], SUB, SUB);
-        if (i >= 2) Keep(KEPT_BELOW, X::At(Matrix<M>(L1::BELOW, HALF, HALF), (i - 2) * SUB, 0), c[LOWER], SUB, 2 * SUB);
+        const LocalTensor<float> l = c[rows * FRACTAL];
+        ToVector(i, 0, c[i * SUB * FRACTAL], rows);
+        ToVector(i, 1, l[i * SUB * FRACTAL], rows);
+        if (i > 0) Keep(KEPT_A, X::At(X::Number(X::A(n)), 0, i * SUB), c, i * SUB, rows);
+        if (i % 2) Keep(KEPT_BESIDE + i / 2 * SUB * SUB, Of(Matrix<M>(L1::BESIDE, 2 * SUB, SUB), i / 2, SUB), l[(i - 1) * SUB * FRACTAL], SUB, rows);
+        if (i >= 2) Keep(KEPT_BELOW, X::At(Matrix<M>(L1::BELOW, HALF, HALF), 0, (i - 2) * SUB), l, 2 * SUB, rows);
     }
+    /// Of a sub-chunk in L0C: its columns of A, then of -L, transposed.
+    __aicore__ inline LocalTensor<float> Part(uint32_t i) const { return x_.products.In(X::SOLVE_PART)[i * 2 * SUB * CHUNK]; }
     /// A diagonal block of A or -L to the vector core that has it: to its UB, or to the workspace.
-    __aicore__ inline void ToVector(uint32_t i, uint32_t which, const LocalTensor<float>& c) {
+    __aicore__ inline void ToVector(uint32_t i, uint32_t which, const LocalTensor<float>& c, uint16_t rows) {
         constexpr uint32_t COUNT = Ub::BLOCKS;
         const uint32_t core = i / 2, element = which * COUNT + i % 2 * SUB;
 #if __NPU_ARCH__ == 3510
-        StoreRows(LocalTensor<float>(TPosition::VECCALC, Ub::SCORES + element * sizeof(float), COUNT), core, c, SUB, SUB, 2 * SUB, 2 * SUB);
+        StoreRows(LocalTensor<float>(TPosition::VECCALC, Ub::SCORES + element * sizeof(float), COUNT), core, c, SUB, SUB, rows, 2 * SUB);
 #else
-        StoreRows(x_.template Room<float>(X::Sizes().scores + core * 2 * COUNT * sizeof(float), 2 * COUNT)[element], c, SUB, SUB, 2 * SUB, 2 * SUB);
+        StoreRows(x_.template Room<float>(X::Sizes().scores + core * 2 * COUNT * sizeof(float), 2 * COUNT)[element], c, SUB, SUB, rows, 2 * SUB);
 #endif
     }
     /// A block of -L or A out of L0C to L1; float32 waits in the workspace until its turn.
     static constexpr uint32_t KEPT_A = 0, KEPT_BESIDE = SQUARE, KEPT_BELOW = KEPT_BESIDE + 2 * SUB * SUB;  // elements
     template <class Y>
-    __aicore__ inline void Keep(uint32_t kept, const Nz<Y>& to, const LocalTensor<float>& c, uint16_t m, uint16_t n) {
+    __aicore__ inline void Keep(uint32_t kept, const Nz<Y>& to, const LocalTensor<float>& c, uint16_t m, uint16_t rows) {
         if constexpr (is_float)
-            StoreNz(Kept(kept), to.rows, to.row, to.column, c, m, n, 2 * SUB);
+            StoreNz(Kept(kept), to.rows, to.row, to.column, c, m, SUB, rows);
         else
-            StoreNz(to, c, m, n, 2 * SUB);
+            StoreNz(to, c, m, SUB, rows);
     }
     __aicore__ inline GlobalTensor<float> Kept(uint32_t element) const { return x_.template Room<float>(X::Sizes().kept + element * 4, SQUARE); }
     __aicore__ inline void BringKept(uint32_t n) {
         if constexpr (is_float) {
             const LocalTensor<float> a = X::A(n).whole;
             for (uint32_t i = 1; i < SUBS; ++i)
-                DataCopy(a[i * SUB * C0<float>], Kept(KEPT_A)[i * SUB * C0<float>], DataCopyParams(i * SUB / C0<float>, SUB, CHUNK - SUB, CHUNK - SUB));
+                DataCopy(a[i * SUB * CHUNK], Kept(KEPT_A)[i * SUB * CHUNK], DataCopyParams(SUB / C0<float>, i * SUB, CHUNK - i * SUB, CHUNK - i * SUB));
             DataCopy(Matrix<M>(L1::BESIDE, 2 * SUB, SUB).whole, Kept(KEPT_BESIDE), 2 * SUB * SUB);
             DataCopy(Matrix<M>(L1::BELOW, HALF, HALF).whole, Kept(KEPT_BELOW), HALF * HALF);
         }

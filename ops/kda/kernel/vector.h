@@ -86,11 +86,10 @@ class KdaVector {
     __aicore__ inline static LocalTensor<float> Sums() { return At<float>(Ub::SMALL + 768, 2 * CHUNK); }
     __aicore__ inline static LocalTensor<float> OtherSums() { return At<float>(Ub::SMALL + 1280, 2 * CHUNK); }
     __aicore__ inline static LocalTensor<float> Strength(uint32_t n) { return At<float>(Ub::SMALL + 1792 + n % 2 * 256, CHUNK); }
-    __aicore__ inline static LocalTensor<float> OfStrength() { return At<float>(Ub::SMALL + 2304, CHUNK / 2 * 8); }          // [CHUNK / 2][8]
     __aicore__ inline static LocalTensor<float> OfNorms() { return At<float>(Ub::SMALL + 3328, 2 * CHUNK * 8); }             // [2 CHUNK][8]
     __aicore__ inline static LocalTensor<B> Beta() { return At<B>(Ub::SMALL + 7424, CHUNK * BETA_GROUP); }
     __aicore__ inline static LocalTensor<float> BetaFloat() { return At<float>(Ub::SMALL + 9472, CHUNK * BETA_GROUP); }
-    __aicore__ inline static LocalTensor<uint16_t> Mask(uint32_t i) { return At<uint16_t>(Ub::SMALL + 13568 + i * 64, 32); }  // i <= t, i < t, i == t
+    __aicore__ inline static LocalTensor<uint16_t> Mask(uint32_t i) { return At<uint16_t>(Ub::SMALL + 13568 + i * 64, 32); }  // i >= t, i > t, i == t
     __aicore__ inline static LocalTensor<float> Gate() { return At<float>(Ub::SMALL + 13824, 8); }
 
     template <HardEvent event>
@@ -157,8 +156,8 @@ class KdaVector {
         Duplicate(Numerators()[CHUNK], 1.0f, CHUNK);
         for (uint32_t t = 0; t < SUB; ++t)
             for (uint32_t block = 0; block < 2; ++block) {
-                Mask(0).SetValue(t * 2 + block, static_cast<uint16_t>((2u << t) - 1));
-                Mask(1).SetValue(t * 2 + block, static_cast<uint16_t>((1u << t) - 1));
+                Mask(0).SetValue(t * 2 + block, static_cast<uint16_t>(0xffffu << t));
+                Mask(1).SetValue(t * 2 + block, static_cast<uint16_t>(0xfffeu << t));
                 Mask(2).SetValue(t * 2 + block, static_cast<uint16_t>(1u << t));
             }
         Wait<HardEvent::S_V>();
@@ -451,8 +450,8 @@ class KdaVector {
     }
 
     // ---- the inverse ----
-    /// Of this core's diagonal blocks, side by side [SUB, 2 SUB]: A's lower triangles; and (I + b L)^-1 b of L's, by forward
-    /// substitution on both at once. The cube gives -L.
+    /// Of this core's diagonal blocks, side by side [SUB, 2 SUB]: A's triangles; and (I + b L)^-1 b of L's, by forward
+    /// substitution on both at once. The cube gives -L, and both transposed.
     __aicore__ inline void Invert(const KdaStep& step) {
         CrossCoreWaitFlag(flag::SCORES);
         LocalTensor<float> a = At<float>(Ub::SCORES, BLOCKS), l = At<float>(Ub::SCORES + BLOCKS * 4, BLOCKS), inverse = At<float>(Ub::INVERSE, BLOCKS);
@@ -462,20 +461,19 @@ class KdaVector {
             DataCopy(At<float>(Ub::SCORES, 2 * BLOCKS), Room<float>(Sizes().scores + core_ * 2 * BLOCKS * 4, 2 * BLOCKS), 2 * BLOCKS);
         }
         Identity(inverse);
-        Brcb(OfStrength(), b, 2 * SUB / 8, BrcbRepeatParams(1, 8));
         if constexpr (!DIRECT) Wait<HardEvent::MTE2_V>();
         Select(a, Mask(0).ReinterpretCast<uint8_t>(), a, 0.0f, SELMODE::VSEL_TENSOR_SCALAR_MODE, BLOCKS);
         Select(l, Mask(1).ReinterpretCast<uint8_t>(), l, 0.0f, SELMODE::VSEL_TENSOR_SCALAR_MODE, BLOCKS);
         PipeBarrier<PIPE_V>();
-        for (uint32_t h = 0; h < 4; ++h) Mul(l[h * 8], l[h * 8], OfStrength()[h / 2 * SUB * 8], 8, SUB, BinaryRepeatParams(1, 1, 1, 4, 4, 1));
+        Mul(l, l, b, 2 * SUB, SUB, BinaryRepeatParams(1, 1, 1, 4, 4, 0));
         PipeBarrier<PIPE_V>();
         Brcb(factors, l, BLOCKS / 8, BrcbRepeatParams(1, 8));
         PipeBarrier<PIPE_V>();
         for (uint32_t s = 0; s + 1 < SUB; ++s) {
             // rows t > s: row t -= L[t, s] row s; two instructions, since a block's 16 columns are two blocks of 8
             for (uint32_t h = 0; h < 2; ++h)
-                MulAddDst(inverse[(s + 1) * 2 * SUB + h * 8], factors[((s + 1) * 2 * SUB + s) * 8], inverse[s * 2 * SUB + h * 8], SUB, SUB - 1 - s,
-                          BinaryRepeatParams(2, SUB, 2, 4, 2 * SUB, 0));
+                MulAddDst(inverse[(s + 1) * 2 * SUB + h * 8], factors[(s * 2 * SUB + s + 1) * 8], inverse[s * 2 * SUB + h * 8], SUB, SUB - 1 - s,
+                          BinaryRepeatParams(2, SUB, 2, 4, 1, 0));
             PipeBarrier<PIPE_V>();
         }
         Mul(inverse, inverse, b, 2 * SUB, SUB, BinaryRepeatParams(1, 1, 1, 4, 4, 0));
