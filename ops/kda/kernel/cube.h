@@ -56,8 +56,7 @@ class KdaCube {
     /// What needs no state.
     __aicore__ inline void Solution(uint32_t n) {
         solve_.Bring(n);
-        solve_.FirstScores(n);
-        solve_.LastScores(n);
+        solve_.Scores(n);
         solve_.RestOfA(n);
         for (uint32_t i = 0; i < Solve::STEPS; ++i) solve_.Step(i, n);
     }
@@ -66,7 +65,7 @@ class KdaCube {
         Solution(step.n);
         BringStates(step);
         Writes(step);
-        OfState(step, 0, W);
+        OfState(step);
         for (uint32_t i = 0; i < SUBS; ++i) Output(step, i);
         StoreOutput(step);
         Decayed(step);
@@ -83,39 +82,35 @@ class KdaCube {
         };
         const auto solve_one = [&] { solve(done < Solve::STEPS - 1 ? done + 1 : done); };
         BringStates(step);
-        if (next.exists) solve_.FirstScores(next.n);
+        if (next.exists) solve_.Scores(next.n);
         Writes(step);
+        if constexpr (DIRECT) OfState(step);
+        Decayed(step);
         if (next.exists) {
             Solve::InverseUsed();
             BringValues(next);
-            solve_.LastScores(next.n);
+            solve_.RestOfA(next.n);
         }
-        if constexpr (DIRECT) OfState(step, 0, W);
         RestOfWrites(step);
-        if (next.exists) solve_.RestOfA(next.n);
-        Decayed(step);
-        Gains(step, 0);
-        for (uint32_t i = 1; i < SUBS; ++i) {
+        solve_one();
+        X::Need(U);
+        for (uint32_t i = 0; i < SUBS; ++i) {
             Gains(step, i);
             solve_one();
         }
+        StoreState(step);
         const KdaStep later = next.Next(tiling_, offsets_);
         if (next.exists && later.exists) {
             Order<HardEvent::MTE1_MTE2>();
             solve_.Bring(later.n);
         }
-        if constexpr (!DIRECT)
-            for (uint32_t half = 0; half < 2; ++half) {
-                OfState(step, half * W / 2, W / 2);
-                solve_one();
-            }
+        if constexpr (!DIRECT) OfState(step);
         for (uint32_t i = 0; i < SUBS; ++i) {
             Output(step, i);
             solve_one();
         }
-        StoreState(step);
-        solve(Solve::STEPS);
         StoreOutput(step);
+        solve(Solve::STEPS);
         RestOfState(step);
         if (step.IsLast()) Final(step);
     }
@@ -157,12 +152,10 @@ class KdaCube {
         X::Need(U);
         x_.PutRest(X::U_PART, X::U(), W, CHUNK, U);
     }
-    /// q exp(G) S, of some keys' channels. L0C of dav-3510 keeps it beside all else.
-    __aicore__ inline void OfState(const KdaStep& step, uint16_t first, uint16_t count) {
-        if (first == 0) x_.products.Open(X::O_PART);
-        x_.products.Resume(X::O_PART, first == 0);
-        if (HasState(step))
-            x_.products.template Add<Lies::AsIs, Lies::Transposed>(x_.products.In(X::O_PART), X::At(X::Queries(step.n), 0, first), X::At(X::Number(X::State(step.n)), 0, first), CHUNK, W, count);
+    /// q exp(G) S. L0C of dav-3510 keeps it beside all else.
+    __aicore__ inline void OfState(const KdaStep& step) {
+        x_.products.Open(X::O_PART);
+        if (HasState(step)) x_.products.template Add<Lies::AsIs, Lies::Transposed>(x_.products.In(X::O_PART), X::Queries(step.n), X::Number(X::State(step.n)), CHUNK, W, W);
     }
     /// A u, of a sub-chunk's u.
     __aicore__ inline void Output(const KdaStep& step, uint16_t i) {
@@ -179,7 +172,6 @@ class KdaCube {
         const LocalTensor<float> c = x_.products.Open(X::STATE_PART);
         if (step.chunk > 0) X::Need(REST_STATE);
         if (HasState(step)) AddDecayed(c, X::State(step.n), X::Decay(step.n));
-        X::Need(U);
     }
     /// k^T u, of a sub-chunk.
     __aicore__ inline void Gains(const KdaStep& step, uint16_t i) {

@@ -44,26 +44,23 @@ class KdaSolve {
             }
         }
     }
-    /// Rows q and -k times the keys up to them, to the vector cores and L1: of the first three sub-chunks.
-    __aicore__ inline void FirstScores(uint32_t n) {
-        if constexpr (L1::FROM_VECTOR) {
-            CrossCoreWaitFlag(flag::OPERANDS);
-            if (n == 0) BringMinus();
-        }
+    /// Rows q and -k times the keys up to them, to the vector cores and L1.
+    __aicore__ inline void Scores(uint32_t n) {
         if constexpr (is_float) Order<HardEvent::MTE2_FIX>();
         x_.products.Open(X::SOLVE_PART);
-        for (uint32_t i = 0; i < SUBS - 1; ++i) Scores(n, i);
-    }
-    /// Of the last.
-    __aicore__ inline void LastScores(uint32_t n) {
-        if constexpr (L1::FROM_VECTOR) CrossCoreWaitFlag(flag::OPERANDS);
-        x_.products.Resume(X::SOLVE_PART, true);
-        Scores(n, SUBS - 1);
+        for (uint32_t i = 0; i < SUBS; ++i) {
+            if constexpr (L1::FROM_VECTOR) {
+                if (i == 0 || i == SUBS - 1) CrossCoreWaitFlag(flag::OPERANDS);
+                if (i == 0 && n == 0) BringMinus();
+            }
+            Scores(n, i);
+        }
         if constexpr (is_float) Order<HardEvent::FIX_MTE2>();
         Stored();
         CrossCoreSetFlag<2, PIPE_FIX>(flag::SCORES);
         BringWide(n);
     }
+    /// What of A was lost in its number.
     __aicore__ inline void RestOfA(uint32_t n) {
         if constexpr (!is_float) {
             const Pair<T> a = X::A(n);
