@@ -68,7 +68,7 @@ class KdaCube {
         OfState(step);
         for (uint32_t i = 0; i < SUBS; ++i) Output(step, i);
         StoreOutput(step);
-        Decayed(step);
+        for (uint16_t half = 0; half < 2; ++half) Decayed(step, half);
         for (uint32_t i = 0; i < SUBS; ++i) Gains(step, i);
         StoreState(step);
         if (step.IsLast()) Final(step);
@@ -85,14 +85,14 @@ class KdaCube {
         if (next.exists) solve_.Scores(next.n);
         Writes(step);
         if constexpr (DIRECT) OfState(step);
-        Decayed(step);
+        Decayed(step, 0);
         if (next.exists) {
             Solve::InverseUsed();
             BringValues(next);
             solve_.RestOfA(next.n);
         }
         RestOfWrites(step);
-        solve_one();
+        Decayed(step, 1);
         X::Need(U);
         for (uint32_t i = 0; i < SUBS; ++i) {
             Gains(step, i);
@@ -168,10 +168,11 @@ class KdaCube {
         StoreRows(o_[(step.Token() * tiling_.heads + step.head) * W], x_.products.In(X::O_PART), step.Filled(), W, CHUNK, tiling_.heads * W);
         x_.products.Stored();
     }
-    __aicore__ inline void Decayed(const KdaStep& step) {
-        const LocalTensor<float> c = x_.products.Open(X::STATE_PART);
-        if (step.chunk > 0) X::Need(REST_STATE);
-        if (HasState(step)) AddDecayed(c, X::State(step.n), X::Decay(step.n));
+    /// S decayed, half of its columns.
+    __aicore__ inline void Decayed(const KdaStep& step, uint16_t half) {
+        if (half == 0) x_.products.Open(X::STATE_PART);
+        if (half == 0 && step.chunk > 0) X::Need(REST_STATE);
+        if (HasState(step)) AddDecayed(X::State(step.n), X::Decay(step.n), half);
     }
     /// k^T u, of a sub-chunk.
     __aicore__ inline void Gains(const KdaStep& step, uint16_t i) {
@@ -189,18 +190,18 @@ class KdaCube {
     /// The state stands at the middle of its last sub-chunk; the final one at its end.
     __aicore__ inline void Final(const KdaStep& step) {
         X::Need(REST_STATE);
-        LocalTensor<float> c = x_.products.Open(X::STATE_PART);
-        AddDecayed(c, X::State(step.n + 1), X::FinalDecay());
+        x_.products.Open(X::STATE_PART);
+        for (uint16_t half = 0; half < 2; ++half) AddDecayed(X::State(step.n + 1), X::FinalDecay(), half);
         x_.products.Close();
-        StoreRows(final_[step.State() * W * W], c, W, W, W, W);
+        StoreRows(final_[step.State() * W * W], x_.products.In(X::STATE_PART), W, W, W, W);
         x_.products.Stored();
     }
-    /// c = S times a diagonal matrix, by its diagonal blocks.
+    /// Half of the columns of S times a diagonal matrix, by its diagonal blocks.
     template <class Y>
-    __aicore__ inline void AddDecayed(const LocalTensor<float>& c, const Y& state, const Y& decay) {
-        for (uint16_t column = 0; column < W; column += SUB) {
-            x_.products.Next();
-            x_.products.template Add<Lies::AsIs, Lies::AsIs>(c[column * W], X::At(state, 0, column), X::At(decay, 0, column), W, SUB, SUB);
+    __aicore__ inline void AddDecayed(const Y& state, const Y& decay, uint16_t half) {
+        for (uint16_t column = half * W / 2; column < (half + 1) * W / 2; column += SUB) {
+            x_.products.Resume(X::STATE_PART, true);
+            x_.products.template Add<Lies::AsIs, Lies::AsIs>(x_.products.In(X::STATE_PART)[column * W], X::At(state, 0, column), X::At(decay, 0, column), W, SUB, SUB);
         }
     }
 
