@@ -96,7 +96,7 @@ class KdaMatrices {
     // ---- products ----
     // L0C, in parts of 32 KiB: the state takes two; dav-2201 has no more than four.
     static constexpr int32_t STATE_PART = 0, U_PART = 2, SOLVE_PART = 3, O_PART = DIRECT ? 4 : U_PART, READS_PART = DIRECT ? 5 : SOLVE_PART;
-    ProductsIn<32 * 1024, 4> products;
+    ProductsIn<32 * 1024, 8> products;
 
     GM_ADDR room = nullptr;
 
