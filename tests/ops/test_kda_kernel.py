@@ -127,8 +127,8 @@ def test_tilings_fill_the_cores_and_no_more(chip: str) -> None:
     facts = soc(chip)
     for sequences, heads in ((1, 1), (1, 96), (1, 6), (40, 96), (3, 5)):
         tiling = KDA.tile_for((sequences, 1000, heads, 128, 2, 1), (-5.0, 1.0), facts)
-        assert tiling.block_dim == min(facts.cube_cores, sequences * ((heads + 1) // 2))
-        assert tiling.workspace % (2 * tiling.block_dim * 512) == 0
+        assert tiling.block_dim == min(facts.cube_cores, sequences * heads)
+        assert tiling.workspace % (tiling.block_dim * 512) == 0
         assert tiling.workspace <= 64 * 2**20  # stays in the second-level cache
     with pytest.raises(ValueError, match=r"q has 96 key channels; the kernel takes 64 and 128"):
         KDA.tile_for((1, 10, 1, 96, 2, 1), (-5.0, 1.0), facts)
