@@ -93,6 +93,7 @@ class KdaCube {
         }
         RestOfWrites(step);
         Decayed(step, 1);
+        solve_one();
         X::Need(U);
         for (uint32_t i = 0; i < SUBS; ++i) {
             Gains(step, i);
