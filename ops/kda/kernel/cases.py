@@ -132,9 +132,10 @@ DECODE = [
 ]
 CASES = [*CHUNKS, *DECODE]
 
+_IN_ORDER = "FIX_M of a part of L0C: fixpipe is in order, and before the part is written again a later store is waited for"
 EQUIVALENT = {
-    # FIX_M of the parts of L0C that keep q exp(G) S, on dav-3510: fixpipe is in order, and before the next chunk's sum
-    # there, sums in other parts wait for what it has stored since.
-    "event 354": "FIX_M of a part of L0C that is written again only after waiting for later stores of fixpipe",
-    "event 355": "the same, of the other head",
+    "event 253": "MTE2_MTE1 of the values: on dav-2201 what MTE2 brings after them is waited for before they are needed",
+    "event 353": "FIX_M of the second part of L0C that the state takes: the flag of the first stands for both",
+    **{f"event {event}": _IN_ORDER for event in (354, 355, 356, 357)},
+    **{f"event {event}": "FIX_M of a part of L0C that no sum is in" for event in (358, 359)},
 }

@@ -12,7 +12,7 @@ class KdaCube {
     using Solve = KdaSolve<T, W>;
     static constexpr bool is_float = X::is_float;
     // Events FIX_MTE1: u, the state, the rest of the state. MTE2_MTE1: the values. MTE1_MTE2: the operands of a chunk have been used.
-    static constexpr int32_t U = Solve::READS + 1, STATE = U + 1, REST_STATE = STATE + 1, VALUES_IN = SUBS + 2, USED = SUBS + 1;
+    static constexpr int32_t U = Solve::READS + 1, STATE = U + 1, REST_STATE = STATE + 1, VALUES_IN = Solve::OTHERS_IN, USED = Solve::OTHERS_USED;
 
    public:
     __aicore__ inline KdaCube() : solve_(x_) {}
@@ -48,7 +48,6 @@ class KdaCube {
             step = next;
         }
         WaitFlag<HardEvent::MTE1_MTE2>(USED);
-        solve_.End();
         x_.products.End();
     }
 
@@ -101,10 +100,7 @@ class KdaCube {
         }
         StoreState(step);
         const KdaStep later = next.Next(tiling_, offsets_);
-        if (next.exists && later.exists) {
-            Order<HardEvent::MTE1_MTE2>();
-            solve_.Bring(later.n);
-        }
+        if (next.exists && later.exists) solve_.Bring(later.n);
         if constexpr (!DIRECT) OfState(step);
         for (uint32_t i = 0; i < SUBS; ++i) {
             Output(step, i);

@@ -125,7 +125,6 @@ class KdaMatrices {
             Order<HardEvent::MTE2_FIX>();
             StoreNz(through, m, 0, 0, c, m, n, rows);
             Order<HardEvent::FIX_MTE2>();
-            Order<HardEvent::MTE1_MTE2>();
             DataCopy(to.whole[(to.column / C0<X> * to.rows + to.row) * C0<X>], through, DataCopyParams(n / C0<X>, m, 0, to.rows - m));
             Order<HardEvent::MTE2_MTE1>();
         } else {

@@ -13,24 +13,19 @@ class KdaSolve {
     using Ub = KdaUb<T, W>;
     static constexpr bool is_float = X::is_float;
     static constexpr uint32_t SQUARE = L1::SQUARE, HALF = L1::HALF;
-    // Events MTE2_MTE1: a sub-chunk's operands of the scores, the blocks of the vector cores, the decayed keys. MTE1_MTE2: the
-    // room of a sub-chunk, that of the inverse. FIX_MTE1: what the next step takes, and the last step's result.
-    static constexpr int32_t SUB_IN = 0, BLOCKS_IN = SUBS, KEYS_IN = BLOCKS_IN + 1, INVERSE_USED = SUBS, STORED = 0;
+    // Events MTE2_MTE1: a sub-chunk's operands of the scores; the blocks of the vector cores, behind them what else a chunk has.
+    // MTE1_MTE2: the inverse has been used. FIX_MTE1: what the next step takes, and the last step's result.
+    static constexpr int32_t SUB_IN = 0, BLOCKS_IN = SUBS, INVERSE_USED = 0, STORED = 0;
 
    public:
-    static constexpr int32_t READS = 1;
+    static constexpr int32_t READS = 1, OTHERS_IN = BLOCKS_IN + 1, OTHERS_USED = INVERSE_USED + 1;
 
     __aicore__ inline explicit KdaSolve(X& matrices) : x_(matrices) {}
 
     __aicore__ inline void Begin() {
         Zero<T>(L1::PA, (L1::SLOTS + 1) * L1::PARTS * SQUARE);
         Zero<M>(L1::PHALVES, L1::PARTS * 2 * HALF * HALF);
-        PipeBarrier<PIPE_MTE2>();
         Order<HardEvent::MTE2_FIX>();
-        for (uint32_t i = 0; i < SUBS; ++i) SetFlag<HardEvent::MTE1_MTE2>(i);
-    }
-    __aicore__ inline void End() {
-        for (uint32_t i = 0; i < SUBS; ++i) WaitFlag<HardEvent::MTE1_MTE2>(i);
     }
 
     /// Rows and keys, where the vector cores have not written them to L1.
@@ -38,6 +33,7 @@ class KdaSolve {
         if constexpr (!L1::FROM_VECTOR) {
             CrossCoreWaitFlag(flag::OPERANDS);
             if (n == 0) BringMinus();
+            if constexpr (!is_float) Order<HardEvent::MTE1_MTE2>();
             for (uint32_t i = 0; i < SUBS; ++i) {
                 if (i == SUBS - 1) CrossCoreWaitFlag(flag::OPERANDS);
                 BringSub(n, i);
@@ -180,7 +176,6 @@ class KdaSolve {
     /// X (-k exp(G)).
     __aicore__ inline void Reads(uint32_t n) {
         X::Need(STORED);
-        if constexpr (!L1::FROM_VECTOR) WaitFlag<HardEvent::MTE2_MTE1>(KEYS_IN);
         LocalTensor<float> c = x_.products.Open(X::READS_PART);
         x_.products.template Add<Lies::AsIs, Lies::AsIs>(c, X::Inverse(), X::Keys(n), CHUNK, W, CHUNK);
         x_.PutNumber(X::Reads(), c, CHUNK, W, READS);
@@ -235,7 +230,6 @@ class KdaSolve {
         if constexpr (!L1::FROM_VECTOR) WaitFlag<HardEvent::MTE2_MTE1>(SUB_IN + i);
         x_.products.Next();
         x_.products.template Add<Lies::AsIs, Lies::Transposed>(c, X::Columns(n, i), X::At(X::Rows(), 2 * i * SUB, 0), rows, 2 * SUB, W);
-        if constexpr (!L1::FROM_VECTOR) SetFlag<HardEvent::MTE1_MTE2>(i);
         x_.products.Close();
         const LocalTensor<float> l = c[rows * FRACTAL];
         ToVector(i, 0, c[i * SUB * FRACTAL], rows);
@@ -283,7 +277,6 @@ class KdaSolve {
         constexpr KdaRoom sizes = X::Sizes();
         GlobalTensor<T> operands = Operands(n);
         const uint32_t first = FirstColumnRow(i) * W, count = (i + 1) * SUB * W;
-        WaitFlag<HardEvent::MTE1_MTE2>(i);
         DataCopy(X::Rows().whole[2 * i * SUB * C0<T>], operands[sizes.rows / sizeof(T) + 2 * i * SUB * C0<T>],
                  DataCopyParams(W / C0<T>, 2 * SUB, 2 * (CHUNK - SUB), 2 * (CHUNK - SUB)));
         const auto columns = X::Columns(n, i);
@@ -299,7 +292,6 @@ class KdaSolve {
             DataCopy(X::Keys(n).whole, operands[sizes.k / sizeof(T)], L1::WIDE);
             DataCopy(X::Queries(n).whole, operands[sizes.q / sizeof(T)], L1::WIDE);
             DataCopy(X::template Whole<T>(L1::Operand(n, L1::PDECAY), SUB, W), operands[sizes.decay / sizeof(T)], L1::PARTS * SUB * W);
-            SetFlag<HardEvent::MTE2_MTE1>(KEYS_IN);
         }
     }
     __aicore__ inline void BringBlocks(uint32_t n) {

@@ -17,7 +17,7 @@ class KdaVector {
     static constexpr uint32_t TILE = Ub::TILE, BLOCKS = Ub::BLOCKS;
     static constexpr uint32_t GROUP = 32 / sizeof(T), GROUPS = C / GROUP;       // columns of an NZ group, groups
     static constexpr uint32_t BETA_GROUP = 32 / sizeof(B);
-    static constexpr int32_t INPUTS_IN = 0, SUMS_IN = 1, SUMS_OUT = Ub::OUT_SLOTS;  // events of MTE2 and V, MTE3 and V; below, the slots'
+    static constexpr int32_t INPUTS_IN = 0, SUMS_IN = 1;                        // events of MTE2 and V
     static constexpr uint32_t AHEAD = L1::FROM_VECTOR ? L1::OPERAND_SLOTS : ROOM_SLOTS;  // chunks before one whose operands are used up
     static_assert(sizeof(M) == sizeof(T), "three matrices, and in 16 bits their rests, in a row");
 
@@ -131,6 +131,10 @@ class KdaVector {
     /// Their final states are their initial ones.
     __aicore__ inline void EmptySequences() {
         LocalTensor<float> half = At<float>(0, W / 2 * W);
+        if (!tiling_.has_initial) {
+            Duplicate(half, 0.0f, W / 2 * W);
+            Wait<HardEvent::V_MTE3>();
+        }
         for (int64_t unit = KdaStep::Block(); unit < tiling_.sequences * tiling_.heads; unit += GetBlockNum()) {
             const int64_t sequence = unit / tiling_.heads;
             if (offsets_.GetValue(sequence) != offsets_.GetValue(sequence + 1)) continue;
@@ -139,14 +143,9 @@ class KdaVector {
                 Wait<HardEvent::MTE3_MTE2>();
                 DataCopy(half, initial_[state], W / 2 * W);
                 Wait<HardEvent::MTE2_MTE3>();
-            } else {
-                Wait<HardEvent::MTE3_V>();
-                Duplicate(half, 0.0f, W / 2 * W);
-                Wait<HardEvent::V_MTE3>();
             }
             DataCopy(final_[state], half, W / 2 * W);
         }
-        Wait<HardEvent::MTE3_V>();
         Wait<HardEvent::MTE3_MTE2>();
     }
 
@@ -174,9 +173,7 @@ class KdaVector {
             Wait<HardEvent::V_MTE3>();
             DataCopy(Room<T>(Sizes().minus, SUB * SUB), minus, SUB * SUB);
             DataCopy(Room<M>(Sizes().minus + SUB * SUB * sizeof(T), SUB * SUB), minus_merged, SUB * SUB);
-            Wait<HardEvent::MTE3_V>();
         }
-        PipeBarrier<PIPE_V>();
     }
 
     /// 1 on the diagonals of two blocks [SUB, 2 SUB].
@@ -251,11 +248,9 @@ class KdaVector {
             Mul(Decay(), Work(i), Work(i), TILE);
             PipeBarrier<PIPE_V>();
             WholeReduceSum(Sums()[i * CHUNK], Decay(), C, CHUNK, 1, 1, LINE);
-            PipeBarrier<PIPE_V>();
         }
         Wait<HardEvent::V_MTE3>();
         DataCopy(OfSums(n, core_), Sums(), 2 * CHUNK);
-        SetFlag<HardEvent::MTE3_V>(SUMS_OUT);
         CrossCoreSetFlag<1, PIPE_MTE3>(flag::SUMS);
     }
     __aicore__ inline GlobalTensor<float> OfSums(uint32_t n, uint32_t core) const { return Room<float>(Sizes().sums + (n % 2 * 2 + core) * 2 * CHUNK * 4, 2 * CHUNK); }
@@ -267,7 +262,6 @@ class KdaVector {
         DataCopy(OtherSums(), OfSums(n, 1 - core_), 2 * CHUNK);
         SetFlag<HardEvent::MTE2_V>(SUMS_IN);
         WaitFlag<HardEvent::MTE2_V>(SUMS_IN);
-        WaitFlag<HardEvent::MTE3_V>(SUMS_OUT);
         Add(Sums(), Sums(), OtherSums(), 2 * CHUNK);
         SetFlag<HardEvent::V_MTE2>(SUMS_IN);
         PipeBarrier<PIPE_V>();
@@ -341,14 +335,12 @@ class KdaVector {
     __aicore__ inline void Operands(const KdaStep& step) {
         LocalTensor<float> q = Work(Q), k = Work(K), g = Work(G), decay = Decay(), keys = Keys();
         if (step.chunk == 0 && tiling_.has_initial) SendInitial(step);
-        PipeBarrier<PIPE_V>();
         for (uint32_t i = 0; i < SUBS; ++i) WithRow<Do::Sub>(decay[i * SUB * C], g[i * SUB * C], g[(i * SUB + SUB / 2 - 1) * C], SUB);
         PipeBarrier<PIPE_V>();
         Exp(decay, decay, TILE);
         PipeBarrier<PIPE_V>();
         Div(keys, k, decay, TILE);
         Mul(q, q, decay, TILE);
-        PipeBarrier<PIPE_V>();
         Mul(k, k, decay, TILE);
         PipeBarrier<PIPE_V>();
         Muls(k, k, -1.0f, TILE);
@@ -376,7 +368,6 @@ class KdaVector {
         SendWhole(Place(L1::Keys(step.n), step.n, Sizes().k), k, CHUNK);
         SendDecay(Place(L1::Operand(step.n, L1::PDECAY), step.n, Sizes().decay), Row(FROM_STATE + SUBS - 1));
         if (step.IsLast()) {
-            PipeBarrier<PIPE_V>();
             Exp(Row(STEP), Row(ANCHOR), C);
             PipeBarrier<PIPE_V>();
             SendDecay(InRoom(step.n, Sizes().final_decay), Row(STEP));
@@ -422,7 +413,7 @@ class KdaVector {
     }
     /// A row as diagonal blocks, and their rests.
     __aicore__ inline void SendDecay(Where where, const LocalTensor<float>& row) {
-        LocalTensor<float> blocks = Decay(), rest = Decay()[SUB * C];
+        LocalTensor<float> blocks = Decay(), rest = Keys();
         WithRow<Do::Mul>(blocks, One(), row, SUB);
         PipeBarrier<PIPE_V>();
         SendWhole(where, blocks, SUB);
@@ -445,7 +436,6 @@ class KdaVector {
                 Rest(Decay(), Keys(), Sent(), CHUNK);
                 Send(where, W * W + core_ * C * W + piece * GROUP, Decay(), CHUNK, strides);
             }
-            PipeBarrier<PIPE_V>();
         }
     }
 
@@ -496,7 +486,6 @@ class KdaVector {
                 for (uint32_t i = 0; i < 3; ++i) DataCopy(Room<T>(Sizes().blocks, 12 * BLOCKS)[((i * 2 + part) * 2 + core_) * BLOCKS], At<T>(at + i * BYTES, BLOCKS), BLOCKS);
             }
         }
-        Wait<HardEvent::MTE3_V>();
         CrossCoreSetFlag<2, PIPE_MTE3>(flag::BLOCKS);
     }
 
