@@ -132,9 +132,9 @@ DECODE = [
 ]
 CASES = [*CHUNKS, *DECODE]
 
-_IN_ORDER = "FIX_M of a part of L0C: fixpipe is in order, and before the part is written again a later store is waited for"
+_IN_ORDER = "FIX_M of a part of L0C: fixpipe is in order, and a later store is waited for before the part is written again"
 EQUIVALENT = {
-    "event 253": "MTE2_MTE1 of the values: on dav-2201 what MTE2 brings after them is waited for before they are needed",
+    "event 253": "MTE2_MTE1 of the values: on dav-2201 what MTE2 brings after them is waited for before that",
     "event 353": "FIX_M of the second part of L0C that the state takes: the flag of the first stands for both",
     **{f"event {event}": _IN_ORDER for event in (354, 355, 356, 357)},
     **{f"event {event}": "FIX_M of a part of L0C that no sum is in" for event in (358, 359)},
