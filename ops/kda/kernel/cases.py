@@ -132,7 +132,7 @@ DECODE = [
 ]
 CASES = [*CHUNKS, *DECODE]
 
-_IN_ORDER = "FIX_M of a part of L0C: fixpipe is in order, and a later store is waited for before the part is written again"
+_IN_ORDER = "FIX_M of a part of L0C: fixpipe is in order; a later store is waited for before the part is written again"
 EQUIVALENT = {
     "event 253": "MTE2_MTE1 of the values: on dav-2201 what MTE2 brings after them is waited for before that",
     "event 353": "FIX_M of the second part of L0C that the state takes: the flag of the first stands for both",
