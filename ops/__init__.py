@@ -15,6 +15,7 @@ from ascend_k3.ops.causal_conv1d import causal_conv1d, causal_conv1d_update
 from ascend_k3.ops.errors import BackendError, CheckpointError, NonFiniteError
 from ascend_k3.ops.fused_experts import fused_experts
 from ascend_k3.ops.kda import kda, kda_decode
+from ascend_k3.ops.kda.fragment import kda_fragment
 from ascend_k3.ops.mla import latent_write, mla_decode, mla_prefill
 from ascend_k3.ops.mx import MXTensor, mx_dequantize, mx_matmul, mx_quantize
 from ascend_k3.ops.rms_norm import rms_norm, rms_norm_gated
@@ -36,6 +37,7 @@ __all__ = [
     "fused_experts",
     "kda",
     "kda_decode",
+    "kda_fragment",
     "latent_write",
     "mla_decode",
     "mla_prefill",
