@@ -94,6 +94,15 @@ def equivalent_mutants(operator: str) -> Mapping[str, str]:
     return found
 
 
+def extrapolation(operator: str, chip: str) -> Sequence[str]:
+    """Lines on shapes too large for the emulator; none but for kda."""
+    if operator != "kda":
+        return []
+    from ascend_k3.ops.kda.kernel import extrapolate
+
+    return extrapolate.lines(soc(chip))
+
+
 def run(case: Case, chip: str | SoC, **launch: Any) -> Outcome:
     """Compute a case by the reference and by the kernels on the emulator, hazards counted and not raised.
 

@@ -111,6 +111,10 @@ def report(
             )
             for number, one in enumerate(outcome.reports):
                 _print_launch(number, _launch(one))
+    if not as_json:
+        for operator in operators:
+            for chip in socs:
+                print(*kernel_cases.extrapolation(operator, chip), sep="\n", end="")
     if as_json:
         print(json.dumps({"ok": fine, "cases": rows}))
     if outcome:

@@ -31,7 +31,9 @@ MUTATED_STEPS = STEPS[1:]  # several heads and parts of heads a core, odd and mo
 JUDGED_STEPS = ((1, 1, 6, 128), (1, 1, 96, 128), (4, 1, 96, 128), (2, 8, 96, 128))
 
 
-def _kda(lengths: Sequence[int], heads: int, width: int, dtype: torch.dtype) -> tuple[Tensor, Tensor]:
+def kda_call(
+    lengths: Sequence[int], heads: int, width: int, dtype: torch.dtype, initial: bool = True
+) -> tuple[Tensor, Tensor]:
     source = torch.Generator().manual_seed(sum(lengths) * 1000 + width)
 
     def normal(*shape: int) -> Tensor:
@@ -47,7 +49,7 @@ def _kda(lengths: Sequence[int], heads: int, width: int, dtype: torch.dtype) -> 
         A_log=normal(heads) / 2,
         dt_bias=normal(heads * width) - 2,
         lower_bound=BOUND,
-        initial_state=normal(len(lengths), heads, width, width),
+        initial_state=normal(len(lengths), heads, width, width) if initial else None,
         cu_seqlens=torch.tensor([0, *torch.tensor(lengths).cumsum(0)]),
     )
 
@@ -88,7 +90,7 @@ def _decode(
 CHUNKS = [
     Case(
         name=f"kda {'+'.join(map(str, lengths))} x {heads} heads of {width} {NAMES[dtype]}",
-        call=partial(_kda, lengths, heads, width, dtype),
+        call=partial(kda_call, lengths, heads, width, dtype),
         dtype=dtype,
         cost=cost.kda(
             lengths=lengths,
