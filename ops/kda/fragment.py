@@ -1,8 +1,8 @@
 """What a fragment of a sequence does to any state before it: the pieces of context parallelism.
 
-The state goes through a fragment linearly, S' = S P + Z: P is the product of the fragment's transitions, Z the state from
-a zero start. Fragments on different devices calculate theirs at the same time; their prefix combination gives each its
-initial state.
+The state goes through a fragment linearly, S' = S P + Z: P is the product of the fragment's transitions, Z the state
+from a zero start. Fragments on different devices calculate theirs at the same time; their prefix combination gives each
+its initial state.
 """
 
 from __future__ import annotations

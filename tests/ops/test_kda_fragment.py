@@ -1,4 +1,4 @@
-"""Transition product and local state of fragments: together they are the whole sequence, on the reference and on kernels."""
+"""Transition product and local state of fragments: together they are the whole sequence, on both backends."""
 
 from __future__ import annotations
 

@@ -12,7 +12,8 @@ from torch import Tensor
 from ascend_k3 import ops
 from ascend_k3.ops import kernel_cases
 from ascend_k3.ops.errors import NoKernelError
-from ascend_k3.ops.kda.kernel.cases import CHUNKS
+from ascend_k3.ops.kda.kernel import extrapolate
+from ascend_k3.ops.kda.kernel.cases import CHUNKS, kda_call
 from ascend_k3.ops.kda.kernel.launch import DTYPES, KDA, WIDTHS
 from ascend_k3.ops.soc import NAMES, soc
 from tests.ops.kda_inputs import HARD, LENGTHS, call, fixture_names, hard_inputs, random_inputs
@@ -148,3 +149,17 @@ def test_what_the_kernel_refuses() -> None:
     x = random_inputs(5, width=64, value=64)
     with ops.backend("emulator"), pytest.raises(ValueError, match=r"beta is torch.bfloat16 and q is torch.float32"):
         call(ops.kda, {**x, "beta": x["beta"].bfloat16()})
+
+
+def test_the_extrapolation_is_what_a_longer_run_takes() -> None:
+    chip = soc("950pr")
+    found = extrapolate.extrapolate(chip)
+    assert [(one.heads, one.lengths) for one in found] == list(extrapolate.SHAPES)
+    small = chip.with_(cube_cores=1, vector_cores=2)
+    with ops.backend("emulator", soc=small) as run:
+        kda_call([48 * 64], heads=2, width=128, dtype=torch.bfloat16, initial=False)
+    taken = run.calls[0].report.estimate().critical_path
+    assert taken == pytest.approx(2 * 48 * found[0].stages["a chunk"], rel=0.1)
+    # what docs/kda.md claims; the bound is memory's
+    assert all(one.ratio < 1.5 for one in found) and found[0].bytes_a_token < 2500
+    assert any("8 x 1024 tokens x 64 heads: modelled" in line for line in extrapolate.lines(chip))

@@ -1,7 +1,7 @@
 """Long sequences of all heads on a whole SoC, from what the emulator counts on one block.
 
-A block takes its heads one after the other, so its time is a straight line in chunks and in sequences: two runs give the
-slope of a chunk, a third what another sequence costs. Bytes of global memory likewise.
+A block takes its heads one after the other, so its time is a straight line in chunks and in sequences: two runs give
+the slope of a chunk, a third what another sequence costs. Bytes of global memory likewise.
 """
 
 from __future__ import annotations
@@ -22,12 +22,11 @@ from ascend_k3.ops.soc import SoC
 CHUNK, WIDTH = 64, 128
 SHORT, LONG = 16, 32  # chunks of the runs
 SHAPES = tuple((heads, lengths) for heads in (96, 64) for lengths in ((8192,), (1024,) * 8))
-PREPARED = ("Receive", "Squares", "Norms", "Strengths", "Decays", "Operands", "SendDecay", "Send", "WithRow", "Rest")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Extrapolation:
-    """One shape on one SoC; times in seconds. stages: of a chunk, each on its own core or pipe, all at the same time."""
+    """One shape on one SoC; times in seconds. stages: of a chunk, on their own cores or pipes, all at the same time."""
 
     heads: int
     lengths: Sequence[int]
@@ -64,9 +63,9 @@ def extrapolate(chip: SoC) -> list[Extrapolation]:
         path = start + own * of_sequence * slope("time") + (own - 1) * sequence("time")
         tensors, workspace = (units * (of_sequence * slope(use) + sequence(use)) for use in ("tensors", "workspace"))
         memory = max(tensors / chip.gm_bytes_per_second, (tensors + workspace) / chip.l2_bytes_per_second)
-        least = cost.kda(
-            lengths=lengths, heads=heads, key=WIDTH, value=WIDTH, dtype="bf16", index_dtype="int64"
-        ).bound(chip)
+        least = cost.kda(lengths=lengths, heads=heads, key=WIDTH, value=WIDTH, dtype="bf16", index_dtype="int64").bound(
+            chip
+        )
         found.append(
             Extrapolation(
                 heads=heads,
@@ -88,15 +87,15 @@ def lines(chip: SoC) -> list[str]:
     first = everything[0]
     stages = ", ".join(f"{name} {seconds * 1e6:.2f}" for name, seconds in first.stages.items())
     out = [
-        f"kda on {chip.name}, extrapolated from {SHORT} and {LONG} chunks of one head on one block; modelled, not measured",
+        f"kda on {chip.name}, extrapolated from {SHORT} and {LONG} chunks of a head on a block; modelled, not measured",
         f"  us of a chunk of a head, stages at the same time: {stages}",
         f"  bytes of global memory a token and head, workspace included: {first.bytes_a_token:,.0f}",
     ]
     for one in everything:
         what = f"{len(one.lengths)} x {one.lengths[0]}" if len(one.lengths) > 1 else f"{one.lengths[0]}"
         out.append(
-            f"  {what} tokens x {one.heads} heads: modelled {one.modelled * 1e6:.0f} us, bound {one.bound * 1e6:.0f} us, "
-            f"ratio {one.ratio:.2f}, limited by {one.limited_by}"
+            f"  {what} tokens x {one.heads} heads: modelled {one.modelled * 1e6:.0f} us, "
+            f"bound {one.bound * 1e6:.0f} us, ratio {one.ratio:.2f}, limited by {one.limited_by}"
         )
     return out
 
