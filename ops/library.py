@@ -37,6 +37,7 @@ def register(
     backward: Function | None = None,
     no_gradient: str | None = None,
     kernel: Function | None = None,
+    backward_kernel: Function | None = None,
 ) -> None:
     """Define `ascend_k3::name` with a CPU implementation, a Meta implementation, and autograd.
 
@@ -50,6 +51,7 @@ def register(
         no_gradient: for an operator without a gradient, the sentence of the RuntimeError that its backward pass raises.
         kernel: the same arguments; launches the operator's Ascend C kernels, or raises NoKernelError for arguments
             that they are not made for. None: it has none.
+        backward_kernel: the arguments of `backward`, likewise.
     """
     LIBRARY.define(name + signature)
     # Without a gradient of its own an operator is opaque: what it writes in place must not drag a graph along.
@@ -58,7 +60,7 @@ def register(
         LIBRARY.impl(name, kernel, "PrivateUse1")
     torch.library.register_fake(f"ascend_k3::{name}", fake, lib=LIBRARY)
     if differentiable:
-        _register_gradient(name, signature, reference, list(differentiable), backward)
+        _register_gradient(name, signature, reference, list(differentiable), backward, backward_kernel)
     if no_gradient is not None:
         _register_refusal(name, no_gradient)
 
@@ -80,7 +82,12 @@ def _on_cpu(name: str, reference: Function, kernel: Function | None) -> Function
 
 
 def _register_gradient(
-    name: str, signature: str, reference: Function, differentiable: list[str], backward: Function | None
+    name: str,
+    signature: str,
+    reference: Function,
+    differentiable: list[str],
+    backward: Function | None,
+    kernel: Function | None,
 ) -> None:
     operator = getattr(torch.ops.ascend_k3, name).default
     arguments = [argument.name for argument in operator._schema.arguments]
@@ -108,7 +115,9 @@ def _register_gradient(
             for position, needed in zip(positions, needs, strict=True)
         ]
 
-    LIBRARY.impl(f"{name}_backward", _on_cpu(f"{name}_backward", backward or recomputed, None), "CPU")
+    LIBRARY.impl(f"{name}_backward", _on_cpu(f"{name}_backward", backward or recomputed, kernel), "CPU")
+    if kernel is not None:
+        LIBRARY.impl(f"{name}_backward", kernel, "PrivateUse1")
     torch.library.register_fake(f"ascend_k3::{name}_backward", fake_backward, lib=LIBRARY)
 
     def setup_context(ctx: Any, inputs: tuple[Any, ...], output: Any) -> None:

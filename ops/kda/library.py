@@ -42,6 +42,7 @@ register(
     differentiable=("q", "k", "v", "g", "beta", "A_log", "dt_bias", "initial_state"),
     backward=reference.kda_backward,
     kernel=launch.kda,
+    backward_kernel=launch.kda_backward,
 )
 register(
     "kda_decode",

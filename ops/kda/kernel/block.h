@@ -25,6 +25,8 @@ using Merged = std::conditional_t<sizeof(T) == 2, half, float>;
 /// dav-3510: fixpipe writes to the vector cores' UB.
 constexpr bool DIRECT = __NPU_ARCH__ == 3510;
 
+constexpr uint32_t KDA_SMALL = 14 * 1024;  // bytes of the numbers that KdaGates keeps
+
 /// UB of a vector core, in bytes. It has half of the channels.
 template <class T, uint32_t W>
 struct KdaUb {
@@ -36,7 +38,7 @@ struct KdaUb {
     static constexpr uint32_t OUT = IN + (sizeof(T) == 2 ? 3 * TILE * 2 : 0), SCORES = OUT + OUT_SLOTS * TILE * sizeof(T);
     static constexpr uint32_t INVERSE = SCORES + 2 * BLOCKS * 4, REST = INVERSE + BLOCKS * 4, DONE = REST + BLOCKS * 4;
     static constexpr uint32_t ONE = DONE + 6 * BLOCKS * sizeof(T), ROWS = ONE + SUB * CHANNELS * 4, SMALL = ROWS + 14 * CHANNELS * 4;
-    static constexpr uint32_t BYTES = SMALL + 16 * 1024;
+    static constexpr uint32_t MASKS = SMALL + KDA_SMALL, BYTES = MASKS + 256;
     static_assert(BYTES <= 184 * 1024, "the UB that a kernel may use on both SoCs");
 };
 
@@ -95,6 +97,11 @@ struct KdaStep {
         KdaStep step = *this;
         ++step.n;
         if (++step.chunk < chunks) return step;
+        return step.NextHead(tiling, offsets);
+    }
+    /// The first chunk of the next head.
+    __aicore__ inline KdaStep NextHead(const KdaTiling& tiling, const GlobalTensor<int64_t>& offsets) const {
+        KdaStep step = *this;
         step.unit += GetBlockNum();
         step.chunk = 0;
         step.Find(tiling, offsets);

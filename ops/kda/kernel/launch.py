@@ -23,6 +23,9 @@ VARIANTS = tuple(
     for width in WIDTHS
 )
 KDA = KernelLaunch(folder=HERE, source="kda.cpp", entry="kda", variants=VARIANTS)
+BACKWARD = KernelLaunch(
+    folder=HERE, source="backward.cpp", entry="kda_backward", tiling="backward_tiling.h", variants=VARIANTS
+)
 DECODE = KernelLaunch(folder=HERE, source="decode.cpp", entry="kda_decode", tiling="decode_tiling.h", variants=VARIANTS)
 
 
@@ -82,6 +85,55 @@ def kda(
         defines=defines,
     )
     return o, states
+
+
+def kda_backward(
+    grads: list[Tensor],
+    needs: list[bool],
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    g: Tensor,
+    beta: Tensor,
+    A_log: Tensor,
+    dt_bias: Tensor,
+    lower_bound: float,
+    scale: float,
+    initial_state: Tensor | None,
+    cu_seqlens: Tensor | None,
+    chunk_size: int,
+) -> list[Tensor]:
+    """All gradients, whatever `needs` says. Those of A_log and dt_bias are summed over channels and sequences here."""
+    defines = _defines("kda", q, k, v, g, beta)
+    batch, length, heads, width = q.shape
+    if cu_seqlens is None:
+        cu_seqlens = torch.arange(batch + 1, device=q.device) * length
+    sequences = cu_seqlens.shape[0] - 1
+    dq, dk, dv, dg, dbeta = (torch.empty_like(x, memory_format=torch.contiguous_format) for x in (q, k, v, g, beta))
+    dinitial = q.new_empty(sequences, heads, width, width, dtype=torch.float32)
+    of_channels, of_biases = (dinitial.new_empty(sequences, heads, width) for _ in range(2))
+    initial = dinitial.new_empty(0) if initial_state is None else initial_state.float().contiguous()
+    if sequences:
+        BACKWARD.run(
+            inputs=(
+                *(x.contiguous() for x in (q, k, v, g, beta)),
+                A_log.float().contiguous(),
+                dt_bias.float().contiguous(),
+                cu_seqlens.long().contiguous(),
+                initial,
+                grads[0].contiguous(),
+                grads[1].float().contiguous(),
+            ),
+            outputs=(dq, dk, dv, dg, dbeta, of_channels, of_biases, dinitial),
+            sizes=(sequences, batch * length, heads, width, q.element_size(), initial_state is not None),
+            numbers=(lower_bound, scale),
+            defines=defines,
+        )
+    dA_log = of_channels.sum((0, 2)).to(A_log.dtype)
+    ddt_bias = of_biases.sum(0).view(dt_bias.shape).to(dt_bias.dtype)
+    no_state = initial_state is None
+    found = [dq, dk, dv, dg, dbeta, dA_log, ddt_bias, dinitial if no_state else dinitial.to(initial_state.dtype)]
+    return [grad if needed else q.new_empty(0) for grad, needed in zip(found, needs, strict=True)]
 
 
 def kda_decode(
