@@ -451,19 +451,20 @@ class KdaGradientVector : KdaGates<T, B, W, KdaGradientUb<T, W>> {
         Then();
         Muls(bounded, x, slope_, TILE);
         Then();
-        Exp(bounded, bounded, TILE);
+        // 1 - sigmoid(y) is e^-y / (1 + e^-y), without a difference; beyond the limit it is 1
+        Mins(rest, bounded, 80.0f, TILE);
         Then();
-        Adds(bounded, bounded, 1.0f, TILE);
+        Exp(rest, rest, TILE);
         Then();
-        Div(bounded, Bound(), bounded, 64, TILE / 64, BinaryRepeatParams(1, 1, 1, 8, 0, 8));
-        Then();
-        Muls(rest, bounded, -1.0f / tiling_.lower_bound, TILE);
-        Mul(dg, dg, bounded, TILE);
-        Then();
-        Adds(rest, rest, 1.0f, TILE);
+        Adds(bounded, rest, 1.0f, TILE);
         Muls(dg, dg, -slope_, TILE);
         Then();
+        Div(rest, rest, bounded, TILE);
+        Div(bounded, Bound(), bounded, 64, TILE / 64, BinaryRepeatParams(1, 1, 1, 8, 0, 8));
+        Then();
         Mul(dg, dg, rest, TILE);
+        Then();
+        Mul(dg, dg, bounded, TILE);
         Then();
         StoreTokens(memory_.dg, dg, step);
         Mul(x, x, dg, TILE);

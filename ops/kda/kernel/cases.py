@@ -10,7 +10,7 @@ from torch import Tensor
 
 from ascend_k3.ops.kda import cost, kda, kda_decode
 from ascend_k3.ops.kernel_cases import Case
-from ascend_k3.ops.tolerances import KDA_STATE_RMS, RELATIVE_RMS
+from ascend_k3.ops.tolerances import KDA_GRADIENT_RMS, KDA_STATE_RMS, RELATIVE_RMS
 
 NAMES = {torch.float32: "fp32", torch.bfloat16: "bf16"}
 BOUND = -5.0
@@ -24,6 +24,7 @@ SHAPES = (
     ((300,), 3, 128),
 )
 REPORTED = ((2048,), 4, 128)  # docs/kda.md has its figures
+REPORTED_GRADIENT = ((512,), 2, 128)
 MUTATED = ((0, 17, 0, 130), 3, 64)  # two blocks' worth of pairs of heads, an idle vector core, tails
 # of the decode: sequences, tokens, heads, width
 STEPS = ((1, 1, 1, 64), (5, 1, 2, 64), (4, 3, 2, 128), (3, 8, 1, 128))
@@ -31,27 +32,52 @@ MUTATED_STEPS = STEPS[1:]  # several heads and parts of heads a core, odd and mo
 JUDGED_STEPS = ((1, 1, 6, 128), (1, 1, 96, 128), (4, 1, 96, 128), (2, 8, 96, 128))
 
 
-def kda_call(
+def _arguments(
     lengths: Sequence[int], heads: int, width: int, dtype: torch.dtype, initial: bool = True
-) -> tuple[Tensor, Tensor]:
+) -> tuple[list[Tensor], dict[str, Tensor | None]]:
+    """q, k, v, g and beta, and what else `kda` takes."""
     source = torch.Generator().manual_seed(sum(lengths) * 1000 + width)
 
     def normal(*shape: int) -> Tensor:
         return torch.randn(*shape, generator=source)
 
-    q, k, v, g = (normal(1, sum(lengths), heads, width).to(dtype) for _ in range(4))
-    return kda(
-        q,
-        k,
-        v,
-        g,
-        normal(1, sum(lengths), heads).to(dtype),
-        A_log=normal(heads) / 2,
-        dt_bias=normal(heads * width) - 2,
-        lower_bound=BOUND,
-        initial_state=normal(len(lengths), heads, width, width) if initial else None,
-        cu_seqlens=torch.tensor([0, *torch.tensor(lengths).cumsum(0)]),
+    tokens = [normal(1, sum(lengths), heads, width).to(dtype) for _ in range(4)]
+    tokens.append(normal(1, sum(lengths), heads).to(dtype))
+    return tokens, {
+        "A_log": normal(heads) / 2,
+        "dt_bias": normal(heads * width) - 2,
+        "initial_state": normal(len(lengths), heads, width, width) if initial else None,
+        "cu_seqlens": torch.tensor([0, *torch.tensor(lengths).cumsum(0)]),
+    }
+
+
+def kda_call(
+    lengths: Sequence[int], heads: int, width: int, dtype: torch.dtype, initial: bool = True
+) -> tuple[Tensor, Tensor]:
+    tokens, options = _arguments(lengths, heads, width, dtype, initial)
+    return kda(*tokens, lower_bound=BOUND, **options)
+
+
+def _backward(lengths: Sequence[int], heads: int, width: int, dtype: torch.dtype) -> list[Tensor]:
+    """The gradients alone, as the backward pass calls them."""
+    tokens, options = _arguments(lengths, heads, width, dtype)
+    source = torch.Generator().manual_seed(width)
+    state = options["initial_state"]
+    assert state is not None
+    grads = [torch.randn(x.shape, generator=source).to(x.dtype) for x in (tokens[2], state)]
+    found: list[Tensor] = torch.ops.ascend_k3.kda_backward(
+        grads,
+        [True] * 8,
+        *tokens,
+        options["A_log"],
+        options["dt_bias"],
+        BOUND,
+        width**-0.5,
+        state,
+        options["cu_seqlens"],
+        64,
     )
+    return found
 
 
 def _decode(
@@ -132,7 +158,31 @@ DECODE = [
     if width == 128 or dtype == torch.bfloat16
     for partly in ([False, True] if tokens > 1 and not judged else [False])
 ]
-CASES = [*CHUNKS, *DECODE]
+GRADIENTS = [
+    Case(
+        name=f"kda_backward {'+'.join(map(str, lengths))} x {heads} heads of {width} {NAMES[dtype]}",
+        call=partial(_backward, lengths, heads, width, dtype),
+        dtype=dtype,
+        cost=cost.kda_backward(
+            lengths=lengths,
+            heads=heads,
+            key=width,
+            value=width,
+            dtype=NAMES[dtype],
+            initial_state=True,
+            index_dtype="int64",
+        ),
+        reported=(lengths, heads, width) == REPORTED_GRADIENT,
+        mutated=(lengths, heads, width) == MUTATED,
+        tolerances=KDA_GRADIENT_RMS,
+    )
+    for lengths, heads, width, dtypes in (
+        *((*shape, tuple(NAMES)) for shape in SHAPES[1:3]),
+        (*REPORTED_GRADIENT, (torch.bfloat16,)),
+    )
+    for dtype in dtypes
+]
+CASES = [*CHUNKS, *DECODE, *GRADIENTS]
 
 _IN_ORDER = "FIX_M of a part of L0C: fixpipe is in order; a later store is waited for before the part is written again"
 EQUIVALENT = {
