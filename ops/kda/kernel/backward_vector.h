@@ -60,7 +60,6 @@ class KdaGradientVector : KdaGates<T, B, W, KdaGradientUb<T, W>> {
     __aicore__ inline static void WithRow(const LocalTensor<float>& to, const LocalTensor<float>& a, const LocalTensor<float>& row, uint32_t rows) {
         Base::template WithRow<op>(to, a, row, rows);
     }
-    __aicore__ inline static void Then() { PipeBarrier<PIPE_V>(); }
     /// One of three tiles, each as large as a square.
     __aicore__ inline static LocalTensor<float> Spare(uint32_t i) { return At<float>(Ub::SPARE + i * SQUARE * 4, SQUARE); }
     /// [CHUNK, CHUNK] bits i >= s and i > s; [2 SUB, 2 SUB] i == s.
@@ -107,7 +106,7 @@ class KdaGradientVector : KdaGates<T, B, W, KdaGradientUb<T, W>> {
         Wait<HardEvent::MTE2_V>();
         if constexpr (!is_float) {
             Cast(to, in, RoundMode::CAST_NONE, TILE);
-            Then();
+            PipeBarrier<PIPE_V>();
         }
     }
     __aicore__ inline void StoreTokens(GM_ADDR to, const LocalTensor<float>& from, const KdaStep& step) const {
@@ -117,7 +116,7 @@ class KdaGradientVector : KdaGates<T, B, W, KdaGradientUb<T, W>> {
             out = from;
         } else {
             out = Input(Q);
-            Then();
+            PipeBarrier<PIPE_V>();
             Cast(out, from, RoundMode::CAST_RINT, TILE);
         }
         Wait<HardEvent::V_MTE3>();
@@ -143,7 +142,6 @@ class KdaGradientVector : KdaGates<T, B, W, KdaGradientUb<T, W>> {
     }
     __aicore__ inline void Masked(const LocalTensor<float>& square, uint32_t mask) const {
         Select(square, Mask(mask).ReinterpretCast<uint8_t>(), square, 0.0f, SELMODE::VSEL_TENSOR_SCALAR_MODE, SQUARE);
-        Then();
     }
     __aicore__ inline void StoreSquare(uint64_t bytes, const LocalTensor<float>& from) const {
         Wait<HardEvent::V_MTE3>();
@@ -245,28 +243,24 @@ class KdaGradientVector : KdaGates<T, B, W, KdaGradientUb<T, W>> {
         for (uint32_t i = 0; i < SUBS; ++i) WithRow<Do::Sub>(decay[i * SUB * C], g[i * SUB * C], g[(i * SUB + SUB / 2 - 1) * C], SUB);
         Add(Row(END), Row(ANCHOR), Row(MIDDLE + SUBS - 1), C);
         Exp(Row(SCRATCH), Row(ANCHOR), C);
-        Then();
+        PipeBarrier<PIPE_V>();
         Exp(decay, decay, TILE);
         Exp(Row(END), Row(END), C);
-        Then();
+        PipeBarrier<PIPE_V>();
         Mul(q, Work(Q), decay, TILE);
         Mul(k, Work(K), decay, TILE);
         Div(keys, Work(K), decay, TILE);
-        Then();
         Store(ROOM.rows_q, q);
         Store(ROOM.rows_k, k);
         FromState(q);
         FromState(k);
-        Then();
         Store(ROOM.q, q);
         Store(ROOM.k, k);
         for (uint32_t i = 0; i < SUBS; ++i) {
             if (i > 0) WithRow<Do::Mul>(keys, keys, Row(STEP + i - 1), i * SUB);
-            Then();
             Store(ROOM.columns + FirstColumnRow(i) * W * 4, keys, (i + 1) * SUB);
         }
         WithRow<Do::Mul>(keys, keys, Row(SCRATCH), CHUNK);
-        Then();
         Store(ROOM.k_end, keys);
     }
     /// From the middles to the state.
@@ -287,19 +281,17 @@ class KdaGradientVector : KdaGates<T, B, W, KdaGradientUb<T, W>> {
         if (core_ == 1) StoreSquare(ROOM.masked, m);
         Muls(Spare(2), b, -1.0f, CHUNK);
         Duplicate(x, 0.0f, CHUNK * CHUNK / 2);
-        Then();
+        PipeBarrier<PIPE_V>();
         Mul(m, m, Spare(2), CHUNK, CHUNK, BinaryRepeatParams(1, 1, 1, CHUNK / 8, CHUNK / 8, 0));
         LocalTensor<float> own = x[core_ * CHUNK / 2 * CHUNK / 2];
         Duplicate(own, 1.0f, CHUNK * CHUNK / 4);
-        Then();
+        PipeBarrier<PIPE_V>();
         Select(own, Mask(2).ReinterpretCast<uint8_t>(), own, 0.0f, SELMODE::VSEL_TENSOR_SCALAR_MODE, CHUNK * CHUNK / 4);
-        Then();
         for (uint32_t s = 0; s + 1 < CHUNK; ++s) {
             LocalTensor<float> factors = Factors(s % 2);
             Brcb(factors, m[s * CHUNK], CHUNK / 8, BrcbRepeatParams(1, 8));
-            Then();
+            PipeBarrier<PIPE_V>();
             MulAddDst(x[(s + 1) * CHUNK / 2], factors[(s + 1) * 8], x[s * CHUNK / 2], CHUNK / 2, CHUNK - 1 - s, BinaryRepeatParams(1, 0, 1, 4, 1, 0));
-            Then();
         }
         Wait<HardEvent::V_MTE3>();
         DataCopyPad(Room(ROOM.inverse, SQUARE)[core_ * CHUNK / 2], x, DataCopyExtParams(CHUNK, CHUNK / 2 * sizeof(float), 0, CHUNK / 2 * sizeof(float), 0));
@@ -307,9 +299,8 @@ class KdaGradientVector : KdaGates<T, B, W, KdaGradientUb<T, W>> {
         LoadTokens(Spare(2), memory_.v, step);
         Load(m, ROOM.of_state);
         Sub(m, Spare(2), m, TILE);
-        Then();
+        PipeBarrier<PIPE_V>();
         ScaleRows(m, m, Factors(0), CHUNK);
-        Then();
         Store(ROOM.values, m);
     }
 
@@ -319,9 +310,8 @@ class KdaGradientVector : KdaGates<T, B, W, KdaGradientUb<T, W>> {
             Load(Spare(0), ROOM.states + chunk * ROOM.state + piece * W * 4);
             Load(Spare(1), ROOM.change + piece * W * 4);
             WithRow<Do::Mul>(Spare(0), Spare(0), Row(END), PIECE);
-            Then();
+            PipeBarrier<PIPE_V>();
             Add(Spare(0), Spare(0), Spare(1), TILE);
-            Then();
             Store(ROOM.states + (chunk + 1) * ROOM.state + piece * W * 4, Spare(0));
         }
     }
@@ -338,18 +328,14 @@ class KdaGradientVector : KdaGates<T, B, W, KdaGradientUb<T, W>> {
         Load(r, ROOM.of_state);
         Sub(z, z, r, TILE);
         Load(r, ROOM.of_u);
-        Then();
         Sub(z, z, r, TILE);
         Load(r, ROOM.r);
-        Then();
         Mul(z, z, r, TILE);
-        Then();
+        PipeBarrier<PIPE_V>();
         WholeReduceSum(Dots(OF_BETA), z, C, CHUNK, 1, 1, LINE);
         ScaleRows(r, r, Factors(0), CHUNK);
-        Then();
         StoreTokens(memory_.dv, r, step);
         Muls(r, r, -1.0f, TILE);
-        Then();
         Store(ROOM.dw, r);
     }
 
@@ -359,7 +345,6 @@ class KdaGradientVector : KdaGates<T, B, W, KdaGradientUb<T, W>> {
         Rows(a, b, ROOM.drows_q, ROOM.dq);
         Mul(dg, a, Work(Q), TILE);
         Store(ROOM.drows_q, a);
-        Then();
         WholeReduceSum(Dots(Q), dg, C, CHUNK, 1, 1, LINE);
         // of k: what its rows give, a, and what its columns give, b
         Rows(a, b, ROOM.drows_k, ROOM.dk);
@@ -367,24 +352,23 @@ class KdaGradientVector : KdaGates<T, B, W, KdaGradientUb<T, W>> {
         Load(c, ROOM.k_end);
         Mul(c, c, b, TILE);
         WithRow<Do::Mul>(b, b, Row(SCRATCH), CHUNK);
-        Then();
+        PipeBarrier<PIPE_V>();
         Fold(c);
         Adds(Row(DEND), c, 0.0f, C);
         for (uint32_t i = SUBS; i-- > 0;) {
             Load(c, ROOM.dcolumns + FirstColumnRow(i) * W * 4, (i + 1) * SUB);
             Add(b, b, c, (i + 1) * SUB * C);
-            Then();
+            PipeBarrier<PIPE_V>();
             if (i > 0) WithRow<Do::Mul>(b, b, Row(STEP + i - 1), i * SUB);
-            Then();
         }
         Div(b, b, decay, TILE);
-        Then();
+        PipeBarrier<PIPE_V>();
         Sub(c, a, b, TILE);
         Add(a, a, b, TILE);
-        Then();
+        PipeBarrier<PIPE_V>();
         Mul(c, c, Work(K), TILE);
         Mul(b, a, Work(K), TILE);
-        Then();
+        PipeBarrier<PIPE_V>();
         Add(dg, dg, c, TILE);
         WholeReduceSum(Dots(K), b, C, CHUNK, 1, 1, LINE);
         Store(ROOM.drows_k, a);
@@ -394,17 +378,17 @@ class KdaGradientVector : KdaGates<T, B, W, KdaGradientUb<T, W>> {
         Load(to, middles);
         Load(scratch, state);
         FromState(scratch);
-        Then();
+        PipeBarrier<PIPE_V>();
         Add(to, to, scratch, TILE);
-        Then();
+        PipeBarrier<PIPE_V>();
         Mul(to, to, Decay(), TILE);
-        Then();
+        PipeBarrier<PIPE_V>();
     }
     /// The first row <- the sum of all rows.
     __aicore__ inline static void Fold(const LocalTensor<float>& tile) {
         for (uint32_t rows = CHUNK / 2; rows > 0; rows /= 2) {
             Add(tile, tile, tile[rows * C], rows * C);
-            Then();
+            PipeBarrier<PIPE_V>();
         }
     }
 
@@ -418,10 +402,9 @@ class KdaGradientVector : KdaGates<T, B, W, KdaGradientUb<T, W>> {
             WithRow<Do::Mul>(a, a, Row(END), PIECE);
             Load(b, ROOM.change + piece * W * 4);
             Add(a, a, b, TILE);
-            Then();
             Fold(c);
             Mul(c, c, Row(END), C);
-            Then();
+            PipeBarrier<PIPE_V>();
             Add(Row(DEND), Row(DEND), c, C);
             if (step.chunk == 0)
                 Store(StateOf(memory_.dinitial, step.unit, piece), a);
@@ -433,42 +416,40 @@ class KdaGradientVector : KdaGates<T, B, W, KdaGradientUb<T, W>> {
     /// The gradient of the raw gate, from that of G: a sum from the end, then through the sigmoid.
     __aicore__ inline void OfGates(const KdaStep& step) {
         LocalTensor<float> dg = Keys(), x = Spare(0), bounded = Spare(1), rest = Spare(2);
-        Then();
         Add(dg[(CHUNK - 1) * C], dg[(CHUNK - 1) * C], Row(DEND), C);
-        Then();
+        PipeBarrier<PIPE_V>();
         for (uint32_t half = 1; half < SUB; half *= 2) {
             const uint8_t stride = 2 * half * LINE;
             for (uint32_t r = 0; r < half; ++r) Add(dg[r * C], dg[r * C], dg[half * C], C, CHUNK / (2 * half), BinaryRepeatParams(1, 1, 1, stride, stride, stride));
-            Then();
+            PipeBarrier<PIPE_V>();
         }
         for (uint32_t i = SUBS - 1; i-- > 0;) {
             WithRow<Do::Add>(dg[i * SUB * C], dg[i * SUB * C], dg[(i + 1) * SUB * C], SUB);
-            Then();
+            PipeBarrier<PIPE_V>();
         }
         if (step.Filled() < CHUNK) Duplicate(dg[step.Filled() * C], 0.0f, (CHUNK - step.Filled()) * C);
         LoadTokens(x, memory_.g, step);
         WithRow<Do::Add>(x, x, Row(BIAS), CHUNK);
-        Then();
+        PipeBarrier<PIPE_V>();
         Muls(bounded, x, slope_, TILE);
-        Then();
+        PipeBarrier<PIPE_V>();
         // 1 - sigmoid(y) is e^-y / (1 + e^-y), without a difference; beyond the limit it is 1
         Mins(rest, bounded, 80.0f, TILE);
-        Then();
+        PipeBarrier<PIPE_V>();
         Exp(rest, rest, TILE);
-        Then();
+        PipeBarrier<PIPE_V>();
         Adds(bounded, rest, 1.0f, TILE);
         Muls(dg, dg, -slope_, TILE);
-        Then();
+        PipeBarrier<PIPE_V>();
         Div(rest, rest, bounded, TILE);
         Div(bounded, Bound(), bounded, 64, TILE / 64, BinaryRepeatParams(1, 1, 1, 8, 0, 8));
-        Then();
+        PipeBarrier<PIPE_V>();
         Mul(dg, dg, rest, TILE);
-        Then();
+        PipeBarrier<PIPE_V>();
         Mul(dg, dg, bounded, TILE);
-        Then();
         StoreTokens(memory_.dg, dg, step);
         Mul(x, x, dg, TILE);
-        Then();
+        PipeBarrier<PIPE_V>();
         Fold(x);
         Fold(dg);
         Add(Row(DA), Row(DA), x, C);
@@ -486,22 +467,22 @@ class KdaGradientVector : KdaGates<T, B, W, KdaGradientUb<T, W>> {
         DataCopy(Dots(DOTS, 3), Room(at + (1 - core_) * DOTS * CHUNK * 4, DOTS * CHUNK), 3 * CHUNK);
         Wait<HardEvent::MTE2_V>();
         Add(Dots(0, 3), Dots(0, 3), Dots(DOTS, 3), 3 * CHUNK);
-        Then();
+        PipeBarrier<PIPE_V>();
         Mul(Dots(Q, 2), Dots(Q, 2), Sums(), 2 * CHUNK);
-        Then();
+        PipeBarrier<PIPE_V>();
         Muls(Dots(Q), Dots(Q), 1.0f / (tiling_.scale * tiling_.scale), CHUNK);
-        Then();
+        PipeBarrier<PIPE_V>();
         OfNorm(memory_.dq, Q, ROOM.drows_q, step);
         OfNorm(memory_.dk, K, ROOM.drows_k, step);
         if (core_ == 0) OfStrength(step);
     }
     __aicore__ inline void OfNorm(GM_ADDR to, uint32_t which, uint64_t gradient, const KdaStep& step) {
         Brcb(Factors(0), Dots(which), CHUNK / 8, BrcbRepeatParams(1, 8));
-        Then();
+        PipeBarrier<PIPE_V>();
         ScaleRows(Spare(1), Work(which), Factors(0), CHUNK);
         Load(Spare(0), gradient);
         ScaleRows(Spare(0), Spare(0), OfNorms()[which * CHUNK * 8], CHUNK);
-        Then();
+        PipeBarrier<PIPE_V>();
         Sub(Spare(0), Spare(0), Spare(1), TILE);
         StoreTokens(to, Spare(0), step);
     }
@@ -509,18 +490,18 @@ class KdaGradientVector : KdaGates<T, B, W, KdaGradientUb<T, W>> {
         LocalTensor<float> b = Strength(turn_ - 1), d = Dots(OF_BETA), left = Dots(DOTS);
         Muls(left, b, -1.0f, CHUNK);
         Mul(d, d, b, CHUNK);
-        Then();
+        PipeBarrier<PIPE_V>();
         Adds(left, left, 1.0f, CHUNK);
-        Then();
+        PipeBarrier<PIPE_V>();
         Mul(d, d, left, CHUNK);
-        Then();
+        PipeBarrier<PIPE_V>();
         LocalTensor<B> each = At<B>(Ub::SPARE, CHUNK * BETA_GROUP);  // a block of 32 bytes each
         if constexpr (std::is_same_v<B, float>) {
             Brcb(each, d, CHUNK / 8, BrcbRepeatParams(1, 8));
         } else {
             LocalTensor<B> rounded = At<B>(Ub::SPARE + SQUARE * 4, CHUNK);
             Cast(rounded, d, RoundMode::CAST_RINT, CHUNK);
-            Then();
+            PipeBarrier<PIPE_V>();
             Brcb(each.template ReinterpretCast<uint16_t>(), rounded.template ReinterpretCast<uint16_t>(), CHUNK / 8, BrcbRepeatParams(1, 8));
         }
         Wait<HardEvent::V_MTE3>();

@@ -186,6 +186,11 @@ CASES = [*CHUNKS, *DECODE, *GRADIENTS]
 
 _IN_ORDER = "FIX_M of a part of L0C: fixpipe is in order; a later store is waited for before the part is written again"
 EQUIVALENT = {
+    "event 89": "V_MTE2 of the squares: the gradient brings nothing to UB before the vector pipe is through",
+    **{
+        f"event {event}": "M_MTE1 and FIX_M of the gradient: a product is stored before the next one's operands come"
+        for event in (136, 137, 352)
+    },
     "event 253": "MTE2_MTE1 of the values: on dav-2201 what MTE2 brings after them is waited for before that",
     "event 353": "FIX_M of the second part of L0C that the state takes: the flag of the first stands for both",
     **{f"event {event}": _IN_ORDER for event in (354, 355, 356, 357)},
