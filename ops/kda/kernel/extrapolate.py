@@ -21,6 +21,7 @@ from ascend_k3.ops.soc import SoC
 
 CHUNK, WIDTH = 64, 128
 SHORT, LONG = 16, 32  # chunks of the runs
+INVERSE = ("Invert", "MakeBlocks", "Identity")  # functions of vector.h; all else there is preparation
 SHAPES = tuple((heads, lengths) for heads in (96, 64) for lengths in ((8192,), (1024,) * 8))
 
 
@@ -118,12 +119,13 @@ def _figure(report: Report, name: str) -> float:
 def _stages(report: Report) -> dict[str, float]:
     """Busy time of the first block's stages: the first vector core's by function, the cube core's by pipe."""
     stages = {"preparation (V)": 0.0, "diagonal blocks (V)": 0.0}
-    names = _functions(Path(__file__).parent / "vector.h")
+    source = Path(__file__).parent / "vector.h"
+    names = _functions(source)
     for event in report.timeline:
         if event.core == "AIV 0.0" and event.pipe == "V":
-            line = int(event.location.rsplit(":", 1)[1])
-            name = next(name for start, name in reversed(names) if start <= line)
-            inverted = name in ("Invert", "MakeBlocks", "Identity")
+            file, line = event.location.rsplit(":", 1)
+            own = Path(file).name == source.name
+            inverted = own and next(name for at, name in reversed(names) if at <= int(line)) in INVERSE
             stages["diagonal blocks (V)" if inverted else "preparation (V)"] += event.end - event.begin
         elif event.core == "AIC 0":
             stage = {"M": "products (M)", "MTE1": "L1 to L0 (MTE1)", "FIX": "fixpipe (FIX)", "MTE2": "to L1 (MTE2)"}
