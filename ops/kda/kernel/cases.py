@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import partial
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -34,7 +35,7 @@ JUDGED_STEPS = ((1, 1, 6, 128), (1, 1, 96, 128), (4, 1, 96, 128), (2, 8, 96, 128
 
 def _arguments(
     lengths: Sequence[int], heads: int, width: int, dtype: torch.dtype, initial: bool = True
-) -> tuple[list[Tensor], dict[str, Tensor | None]]:
+) -> tuple[list[Tensor], dict[str, Any]]:
     """q, k, v, g and beta, and what else `kda` takes."""
     source = torch.Generator().manual_seed(sum(lengths) * 1000 + width)
 
@@ -63,7 +64,6 @@ def _backward(lengths: Sequence[int], heads: int, width: int, dtype: torch.dtype
     tokens, options = _arguments(lengths, heads, width, dtype)
     source = torch.Generator().manual_seed(width)
     state = options["initial_state"]
-    assert state is not None
     grads = [torch.randn(x.shape, generator=source).to(x.dtype) for x in (tokens[2], state)]
     found: list[Tensor] = torch.ops.ascend_k3.kda_backward(
         grads,

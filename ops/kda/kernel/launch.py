@@ -131,8 +131,9 @@ def kda_backward(
         )
     dA_log = of_channels.sum((0, 2)).to(A_log.dtype)
     ddt_bias = of_biases.sum(0).view(dt_bias.shape).to(dt_bias.dtype)
-    no_state = initial_state is None
-    found = [dq, dk, dv, dg, dbeta, dA_log, ddt_bias, dinitial if no_state else dinitial.to(initial_state.dtype)]
+    if initial_state is not None:
+        dinitial = dinitial.to(initial_state.dtype)
+    found = [dq, dk, dv, dg, dbeta, dA_log, ddt_bias, dinitial]
     return [grad if needed else q.new_empty(0) for grad, needed in zip(found, needs, strict=True)]
 
 
