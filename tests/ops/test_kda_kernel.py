@@ -151,15 +151,49 @@ def test_what_the_kernel_refuses() -> None:
         call(ops.kda, {**x, "beta": x["beta"].bfloat16()})
 
 
+SHARES = (
+    (2, (300,), 7, True),
+    (3, (130,), 17, False),
+    (4, (64,), 31, True),
+    (2, (0, 17, 0, 130), 13, True),
+    (3, (200, 1, 64, 70), 9, False),
+)
+
+
+@pytest.mark.parametrize("chip", SOCS)
+@pytest.mark.parametrize("dtype", DTYPES, ids=str)
+@pytest.mark.parametrize(("blocks", "lengths", "heads", "initial"), SHARES)
+def test_heads_that_two_blocks_share(
+    blocks: int, lengths: tuple[int, ...], heads: int, initial: bool, dtype: torch.dtype, chip: str
+) -> None:
+    few = soc(chip).with_(cube_cores=blocks, vector_cores=2 * blocks)
+    x = random_inputs(sum(lengths), heads=heads, width=64, value=64, dtype=dtype)
+    x["cu_seqlens"] = torch.tensor([0, *itertools.accumulate(lengths)])
+    states = torch.randn(len(lengths), heads, 64, 64, generator=torch.Generator().manual_seed(5))
+    x["initial_state"] = states if initial else None
+    found = on_kernel(x, few)
+    assert_same(found, call(recurrence, x), dtype)
+    again = on_kernel(x, few, seed=3)
+    assert torch.equal(found[0], again[0]) and torch.equal(found[1], again[1])
+
+
+def test_shares_are_what_the_kernel_deals() -> None:
+    assert extrapolate.share(96, 128, 24) == (512, 4, 96)
+    assert extrapolate.share(64, 128, 24) == (342, 4, 64 + 16)
+    assert extrapolate.share(6, 128, 24) == (128, 1, 6)  # too few: whole heads
+    assert extrapolate.share(25, 128, 24) == (256, 2, 25)
+
+
 def test_the_extrapolation_is_what_a_longer_run_takes() -> None:
     chip = soc("950pr")
     found = extrapolate.extrapolate(chip)
     assert [(one.heads, one.lengths) for one in found] == list(extrapolate.SHAPES)
-    small = chip.with_(cube_cores=1, vector_cores=2)
+    small = chip.with_(cube_cores=2, vector_cores=4)
     with ops.backend("emulator", soc=small) as run:
-        kda_call([48 * 64], heads=2, width=128, dtype=torch.bfloat16, initial=False)
+        kda_call([16 * 64], heads=5, width=128, dtype=torch.bfloat16, initial=False)
     taken = run.calls[0].report.estimate().critical_path
-    assert taken == pytest.approx(2 * 48 * found[0].stages["a chunk"], rel=0.1)
+    chunks, _, _ = extrapolate.share(5, 16, 2)
+    assert chunks == 40 and taken == pytest.approx(chunks * found[0].stages["a chunk"], rel=0.2)
     # what docs/kda.md claims; the bound is memory's
     assert all(one.ratio < 1.5 for one in found) and found[0].bytes_a_token < 2500
     assert any("8 x 1024 tokens x 64 heads: modelled" in line for line in extrapolate.lines(chip))

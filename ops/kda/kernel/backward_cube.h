@@ -14,9 +14,10 @@ class KdaGradientCube {
    public:
     __aicore__ inline void Run(GM_ADDR offsets, GM_ADDR workspace, const KdaTiling& tiling) {
         offsets_.SetGlobalBuffer(reinterpret_cast<__gm__ int64_t*>(offsets), tiling.sequences + 1);
-        room_ = workspace + KdaStep::Block() * tiling.room;
+        room_ = workspace + KdaBlock() * tiling.room;
         products_.Begin();
-        for (KdaStep step = KdaStep::First(tiling, offsets_); step.exists; step = step.NextHead(tiling, offsets_)) {
+        const KdaHeads heads(tiling, offsets_);
+        for (KdaStep step = heads.First(); step.exists; step = heads.Next(step)) {
             for (uint32_t chunk = 0; chunk + 1 < step.chunks; ++chunk) Forward(chunk);
             for (uint32_t chunk = step.chunks; chunk-- > 0;) Backward(chunk);
         }

@@ -43,7 +43,8 @@ class KdaGradientVector : KdaGates<T, B, W, KdaGradientUb<T, W>> {
         memory_ = memory;
         Constants();
         Empty();
-        for (KdaStep step = KdaStep::First(tiling_, offsets_); step.exists; step = step.NextHead(tiling_, offsets_)) Head(step);
+        const KdaHeads heads(tiling_, offsets_);
+        for (KdaStep step = heads.First(); step.exists; step = heads.Next(step)) Head(step);
         Base::End();
     }
 
@@ -171,7 +172,7 @@ class KdaGradientVector : KdaGates<T, B, W, KdaGradientUb<T, W>> {
     /// Sequences without tokens: the gradient of their initial state is that of their final one.
     __aicore__ inline void Empty() {
         Duplicate(Row(DBIAS), 0.0f, C);
-        for (int64_t unit = KdaStep::Block(); unit < tiling_.sequences * tiling_.heads; unit += GetBlockNum()) {
+        for (int64_t unit = KdaBlock(); unit < tiling_.sequences * tiling_.heads; unit += GetBlockNum()) {
             const int64_t sequence = unit / tiling_.heads;
             if (offsets_.GetValue(sequence) != offsets_.GetValue(sequence + 1)) continue;
             for (uint32_t piece = 0; piece < W; piece += PIECE) {

@@ -2,7 +2,7 @@
 #pragma once
 
 #include "kernel_operator.h"
-#include "tiling.h"
+#include "share.h"
 
 namespace ascend_k3 {
 
@@ -16,6 +16,8 @@ constexpr uint16_t BLOCKS = 2;    // vector -> cube: A's diagonal blocks masked,
 constexpr uint16_t FREE = 3;      // cube -> vector: the operands of a chunk have been used
 constexpr uint16_t SUMS = 4;      // vector <-> vector: squares of a core's channels
 constexpr uint16_t INVERSE_USED = 5;  // cube -> vector, where that writes to L1: the inverse of the chunk before has been used
+constexpr uint16_t BEGUN = 6;     // cube -> vector: the state of the head that another block ends is there
+constexpr uint16_t ALL_BEGUN = 7; // all vector cores: those of all blocks are
 }  // namespace flag
 
 /// Numbers that the inverse of a chunk's system is merged in.
@@ -78,56 +80,6 @@ struct KdaL1 {
     __aicore__ inline static uint32_t Columns(uint32_t n, uint32_t i, uint32_t part) {
         if (i == SUBS - 1) return Operand(n, PLAST) + part * WIDE * sizeof(T);
         return PCOLUMNS + part * COLUMNS_BYTES + FirstColumnRow(i) * W * sizeof(T);
-    }
-};
-
-/// A chunk of a head of a sequence, the n-th that a block goes through. Sequences without tokens have none.
-struct KdaStep {
-    int64_t unit, first_token;          // of all heads of all sequences; of the sequence
-    uint32_t sequence, head, tokens, chunks, chunk, n;
-    bool exists;
-
-    __aicore__ inline static KdaStep First(const KdaTiling& tiling, const GlobalTensor<int64_t>& offsets) {
-        KdaStep step{};
-        step.unit = Block();
-        step.Find(tiling, offsets);
-        return step;
-    }
-    __aicore__ inline KdaStep Next(const KdaTiling& tiling, const GlobalTensor<int64_t>& offsets) const {
-        KdaStep step = *this;
-        ++step.n;
-        if (++step.chunk < chunks) return step;
-        return step.NextHead(tiling, offsets);
-    }
-    /// The first chunk of the next head.
-    __aicore__ inline KdaStep NextHead(const KdaTiling& tiling, const GlobalTensor<int64_t>& offsets) const {
-        KdaStep step = *this;
-        step.unit += GetBlockNum();
-        step.chunk = 0;
-        step.Find(tiling, offsets);
-        return step;
-    }
-    __aicore__ inline static int64_t Block() {
-        if ASCEND_IS_AIV return GetBlockIdx() / 2;
-        return GetBlockIdx();
-    }
-
-    __aicore__ inline uint32_t Filled() const { return tokens - chunk * CHUNK < CHUNK ? tokens - chunk * CHUNK : CHUNK; }
-    __aicore__ inline int64_t Token() const { return first_token + chunk * CHUNK; }
-    __aicore__ inline bool IsLast() const { return chunk + 1 == chunks; }
-    __aicore__ inline uint64_t State() const { return static_cast<uint64_t>(unit); }
-
-   private:
-    __aicore__ inline void Find(const KdaTiling& tiling, const GlobalTensor<int64_t>& offsets) {
-        for (; unit < tiling.sequences * tiling.heads; unit += GetBlockNum()) {
-            sequence = static_cast<uint32_t>(unit / tiling.heads);
-            head = static_cast<uint32_t>(unit % tiling.heads);
-            first_token = offsets.GetValue(sequence);
-            tokens = static_cast<uint32_t>(offsets.GetValue(sequence + 1) - first_token);
-            chunks = (tokens + CHUNK - 1) / CHUNK;
-            if (chunks) break;
-        }
-        exists = unit < tiling.sequences * tiling.heads;
     }
 };
 

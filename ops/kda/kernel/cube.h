@@ -24,20 +24,21 @@ class KdaCube {
         o_.SetGlobalBuffer(reinterpret_cast<__gm__ T*>(o), elements);
         final_.SetGlobalBuffer(reinterpret_cast<__gm__ float*>(final), static_cast<uint64_t>(tiling.sequences) * tiling.heads * W * W);
         offsets_.SetGlobalBuffer(reinterpret_cast<__gm__ int64_t*>(offsets), tiling.sequences + 1);
-        x_.room = workspace + KdaStep::Block() * tiling.room;
-        KdaStep step = KdaStep::First(tiling_, offsets_);
+        x_.room = workspace + KdaBlock() * tiling.room;
+        share_.Begin(tiling_, offsets_);
+        KdaStep step = share_.First();
         if (!step.exists) return;
         x_.products.Begin();
         solve_.Begin();
         if constexpr (!is_float) {
             Solution(step.n);
             BringValues(step);
-            const KdaStep next = step.Next(tiling_, offsets_);
+            const KdaStep next = share_.Next(step);
             if (next.exists) solve_.Bring(next.n);
         }
         SetFlag<HardEvent::MTE1_MTE2>(USED);
         while (step.exists) {
-            const KdaStep next = step.Next(tiling_, offsets_);
+            const KdaStep next = share_.Next(step);
             WaitFlag<HardEvent::MTE1_MTE2>(USED);
             if constexpr (is_float)
                 Alone(step);
@@ -99,8 +100,10 @@ class KdaCube {
             solve_one();
         }
         StoreState(step);
-        const KdaStep later = next.Next(tiling_, offsets_);
-        if (next.exists && later.exists) solve_.Bring(later.n);
+        if (next.exists) {
+            const KdaStep later = share_.Next(next);
+            if (later.exists) solve_.Bring(later.n);
+        }
         if constexpr (!DIRECT) OfState(step);
         for (uint32_t i = 0; i < SUBS; ++i) {
             Output(step, i);
@@ -126,7 +129,7 @@ class KdaCube {
     __aicore__ inline void BringStates(const KdaStep& step) {
         constexpr KdaRoom sizes = X::Sizes();
         GlobalTensor<T> operands = x_.template Room<T>(step.n % ROOM_SLOTS * sizes.operands, sizes.operands / sizeof(T));
-        const bool initial = step.chunk == 0 && tiling_.has_initial;
+        const bool initial = step.IsFirst() && HasState(step);
         if (initial) DataCopy(X::template Whole<T>(X::StateAt(step.n), W, W), operands[sizes.initial / sizeof(T)], L1::PARTS * W * W);
         if (step.IsLast()) DataCopy(X::template Whole<T>(L1::PFINAL, SUB, W), operands[sizes.final_decay / sizeof(T)], L1::PARTS * SUB * W);
         if (initial || step.IsLast()) Order<HardEvent::MTE2_MTE1>();
@@ -168,7 +171,7 @@ class KdaCube {
     /// S decayed, half of its columns.
     __aicore__ inline void Decayed(const KdaStep& step, uint16_t half) {
         if (half == 0) x_.products.Open(X::STATE_PART);
-        if (half == 0 && step.chunk > 0) X::Need(REST_STATE);
+        if (half == 0 && !step.IsFirst()) X::Need(REST_STATE);
         if (HasState(step)) AddDecayed(X::State(step.n), X::Decay(step.n), half);
     }
     /// k^T u, of a sub-chunk.
@@ -190,8 +193,9 @@ class KdaCube {
         x_.products.Open(X::STATE_PART);
         for (uint16_t half = 0; half < 2; ++half) AddDecayed(X::State(step.n + 1), X::FinalDecay(), half);
         x_.products.Close();
-        StoreRows(final_[step.State() * W * W], x_.products.In(X::STATE_PART), W, W, W, W);
+        StoreRows(final_[static_cast<uint64_t>(step.unit) * W * W], x_.products.In(X::STATE_PART), W, W, W, W);
         x_.products.Stored();
+        if (step.end < step.chunks) CrossCoreSetFlag<2, PIPE_FIX>(flag::BEGUN);
     }
     /// Half of the columns of S times a diagonal matrix, by its diagonal blocks.
     template <class Y>
@@ -203,6 +207,7 @@ class KdaCube {
     }
 
     KdaTiling tiling_;
+    KdaShare share_;
     GlobalTensor<T> v_, o_;
     GlobalTensor<float> final_;
     GlobalTensor<int64_t> offsets_;

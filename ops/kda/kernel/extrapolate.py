@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from pathlib import Path
 
 import torch
@@ -21,6 +22,7 @@ from ascend_k3.ops.soc import SoC
 
 CHUNK, WIDTH = 64, 128
 SHORT, LONG = 16, 32  # chunks of the runs
+ROOM_SLOTS = 4  # of tiling.h
 INVERSE = ("Invert", "MakeBlocks", "Identity")  # functions of vector.h; all else there is preparation
 SHAPES = tuple((heads, lengths) for heads in (96, 64) for lengths in ((8192,), (1024,) * 8))
 
@@ -59,10 +61,12 @@ def extrapolate(chip: SoC) -> list[Extrapolation]:
     for heads, lengths in SHAPES:
         of_sequence = lengths[0] // CHUNK
         units = len(lengths) * heads
-        own = -(-units // chip.cube_cores)
+        chunks_own, heads_own, heads_all = share(units, of_sequence, chip.cube_cores)
         start = _figure(short, "time") - SHORT * slope("time")
-        path = start + own * of_sequence * slope("time") + (own - 1) * sequence("time")
-        tensors, workspace = (units * (of_sequence * slope(use) + sequence(use)) for use in ("tensors", "workspace"))
+        path = start + chunks_own * slope("time") + (heads_own - 1) * sequence("time")
+        tensors, workspace = (
+            units * of_sequence * slope(use) + heads_all * sequence(use) for use in ("tensors", "workspace")
+        )
         memory = max(tensors / chip.gm_bytes_per_second, (tensors + workspace) / chip.l2_bytes_per_second)
         least = cost.kda(lengths=lengths, heads=heads, key=WIDTH, value=WIDTH, dtype="bf16", index_dtype="int64").bound(
             chip
@@ -80,6 +84,21 @@ def extrapolate(chip: SoC) -> list[Extrapolation]:
             )
         )
     return found
+
+
+def share(units: int, chunks: int, blocks: int) -> tuple[int, int, int]:
+    """Chunks and heads, parts of heads included, of the block that has most, and heads of all, as share.h deals them.
+
+    Args: units: heads of all sequences; chunks: of each.
+    """
+    blocks = min(blocks, units)
+    if units * chunks // blocks < 2 * chunks + ROOM_SLOTS:
+        most = -(-units // blocks)
+        return most * chunks, most, units
+    cuts = [units * chunks * block // blocks for block in range(blocks + 1)]
+    parted = sum(cut % chunks > 0 for cut in cuts)
+    heads = max(-(-end // chunks) - begin // chunks for begin, end in pairwise(cuts))
+    return max(end - begin for begin, end in pairwise(cuts)), heads, units + parted
 
 
 def lines(chip: SoC) -> list[str]:

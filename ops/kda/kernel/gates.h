@@ -25,7 +25,7 @@ class KdaGates {
         A_log_.SetGlobalBuffer(reinterpret_cast<__gm__ float*>(A_log), tiling.heads);
         dt_bias_.SetGlobalBuffer(reinterpret_cast<__gm__ float*>(dt_bias), static_cast<uint64_t>(tiling.heads) * W);
         offsets_.SetGlobalBuffer(reinterpret_cast<__gm__ int64_t*>(offsets), tiling.sequences + 1);
-        room_ = workspace + KdaStep::Block() * tiling.room;
+        room_ = workspace + KdaBlock() * tiling.room;
         core_ = GetSubBlockIdx();
         sums_ = sums;
         Duplicate(Bound(), tiling.lower_bound, 64);

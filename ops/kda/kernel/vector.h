@@ -32,28 +32,41 @@ class KdaVector : KdaGates<T, B, W, KdaUb<T, W>> {
         EmptySequences();
         Constants();
         for (uint32_t slot = 0; slot < Ub::OUT_SLOTS; ++slot) SetFlag<HardEvent::MTE3_V>(slot);
-        KdaStep step = KdaStep::First(tiling_, offsets_);
+        share_.Begin(tiling_, offsets_);
+        KdaStep step = share_.First();
         if constexpr (!is_float)
             if (step.exists) Request(step);
         KdaStep before{};
         while (step.exists) {
-            const KdaStep next = step.Next(tiling_, offsets_);
-            if (step.chunk == 0) Base::Parameters(step.head);
+            const KdaStep next = share_.Next(step);
+            if (step.IsFirst()) Base::Parameters(step.head);
             Gates(step, next);
             // in L1 the operands have the room of the chunk before until its scores are there
             if (L1::FROM_VECTOR && before.exists) Invert(before);
             if (step.n >= AHEAD) CrossCoreWaitFlag(flag::FREE);
+            if (step.n + 1 >= share_.Begun() + AHEAD || step.begin > 0) TellBegun();
+            if (step.IsFirst() && step.begin > 0) CrossCoreWaitFlag(flag::ALL_BEGUN), waited_ = true;
             Operands(step);
             if (!L1::FROM_VECTOR && before.exists) Invert(before);
             before = step, step = next;
         }
         if (before.exists) Invert(before);
         for (uint32_t n = 0; n < step.n && n < AHEAD; ++n) CrossCoreWaitFlag(flag::FREE);
+        TellBegun();
+        if (share_.parted && !waited_) CrossCoreWaitFlag(flag::ALL_BEGUN);
         Base::End();
         for (uint32_t slot = 0; slot < Ub::OUT_SLOTS; ++slot) WaitFlag<HardEvent::MTE3_V>(slot);
     }
 
    private:
+    /// To the vector cores of all blocks, once: the head that this block has begun may be ended.
+    __aicore__ inline void TellBegun() {
+        if (!share_.parted || told_) return;
+        told_ = true;
+        if (share_.Begun()) CrossCoreWaitFlag(flag::BEGUN);
+        CrossCoreSetFlag<0, PIPE_MTE3>(flag::ALL_BEGUN);
+    }
+
     template <class U>
     __aicore__ inline static LocalTensor<U> At(uint32_t bytes, uint32_t count) {
         return Base::template At<U>(bytes, count);
@@ -99,7 +112,7 @@ class KdaVector : KdaGates<T, B, W, KdaUb<T, W>> {
             Duplicate(half, 0.0f, W / 2 * W);
             Wait<HardEvent::V_MTE3>();
         }
-        for (int64_t unit = KdaStep::Block(); unit < tiling_.sequences * tiling_.heads; unit += GetBlockNum()) {
+        for (int64_t unit = KdaBlock(); unit < tiling_.sequences * tiling_.heads; unit += GetBlockNum()) {
             const int64_t sequence = unit / tiling_.heads;
             if (offsets_.GetValue(sequence) != offsets_.GetValue(sequence + 1)) continue;
             const uint64_t state = (static_cast<uint64_t>(unit) * 2 + core_) * W / 2 * W;
@@ -148,7 +161,7 @@ class KdaVector : KdaGates<T, B, W, KdaUb<T, W>> {
     /// What the products need. Exponents of a sub-chunk are taken from its middle token on: none exceeds 8 tokens' decay.
     __aicore__ inline void Operands(const KdaStep& step) {
         LocalTensor<float> q = Work(Q), k = Work(K), g = Work(G), decay = Decay(), keys = Keys();
-        if (step.chunk == 0 && tiling_.has_initial) SendInitial(step);
+        if (step.IsFirst() && (step.begin > 0 || tiling_.has_initial)) SendInitial(step);
         for (uint32_t i = 0; i < SUBS; ++i) WithRow<Do::Sub>(decay[i * SUB * C], g[i * SUB * C], g[(i * SUB + SUB / 2 - 1) * C], SUB);
         PipeBarrier<PIPE_V>();
         Exp(decay, decay, TILE);
@@ -237,13 +250,14 @@ class KdaVector : KdaGates<T, B, W, KdaUb<T, W>> {
             SendWhole(where, rest, SUB);
         }
     }
-    /// The initial state to the workspace.
+    /// The initial state, or the one with which another block has begun the head, to the workspace.
     __aicore__ inline void SendInitial(const KdaStep& step) {
         Where where = InRoom(step.n, Sizes().initial);
         const DataCopyParams strides(GROUPS, CHUNK, 0, W - CHUNK);
+        const GlobalTensor<float>& states = step.begin > 0 ? final_ : initial_;
         for (uint32_t piece = 0; piece < W; piece += CHUNK) {
             Wait<HardEvent::V_MTE2>();
-            DataCopyPad(Keys(), initial_[step.State() * W * W + piece * W + core_ * C], DataCopyExtParams(CHUNK, C * sizeof(float), (W - C) * sizeof(float), 0, 0), DataCopyPadExtParams<float>{});
+            DataCopyPad(Keys(), states[static_cast<uint64_t>(step.unit) * W * W + piece * W + core_ * C], DataCopyExtParams(CHUNK, C * sizeof(float), (W - C) * sizeof(float), 0, 0), DataCopyPadExtParams<float>{});
             Wait<HardEvent::MTE2_V>();
             Send(where, core_ * C * W + piece * GROUP, Keys(), CHUNK, strides);
             if constexpr (!is_float) {
@@ -322,7 +336,9 @@ class KdaVector : KdaGates<T, B, W, KdaUb<T, W>> {
     __aicore__ inline static constexpr KdaRoom Sizes() { return KdaRoom(W, sizeof(T), sizeof(M)); }
 
     GlobalTensor<float> initial_, final_;
+    KdaShare share_;
     uint32_t slot_ = 0;
+    bool told_ = false, waited_ = false;
 };
 
 }  // namespace ascend_k3
