@@ -14,7 +14,7 @@ from ascend_k3.ops import kernel_cases
 from ascend_k3.ops.errors import NoKernelError
 from ascend_k3.ops.kda.kernel import extrapolate
 from ascend_k3.ops.kda.kernel.cases import CHUNKS, kda_call
-from ascend_k3.ops.kda.kernel.launch import DTYPES, KDA, WIDTHS
+from ascend_k3.ops.kda.kernel.launch import DTYPES, KDA, WIDTHS, fragments
 from ascend_k3.ops.soc import NAMES, soc
 from tests.ops.kda_inputs import HARD, LENGTHS, call, fixture_names, hard_inputs, random_inputs
 from tests.ops.kda_oracle import recurrence
@@ -182,6 +182,28 @@ def test_shares_are_what_the_kernel_deals() -> None:
     assert extrapolate.share(64, 128, 24) == (342, 4, 64 + 16)
     assert extrapolate.share(6, 128, 24) == (128, 1, 6)  # too few: whole heads
     assert extrapolate.share(25, 128, 24) == (256, 2, 25)
+
+
+@pytest.mark.parametrize("dtype", DTYPES, ids=str)
+@pytest.mark.parametrize("initial", [True, False])
+def test_few_heads_of_long_sequences_are_cut_into_fragments(dtype: torch.dtype, initial: bool) -> None:
+    x = random_inputs(4200, heads=1, width=64, value=64, dtype=dtype)
+    x["dt_bias"] = x["dt_bias"] - 6  # so slow that fragments matter to each other
+    if not initial:
+        x["initial_state"] = None
+    with ops.backend("emulator", soc="950pr") as run:
+        found = call(ops.kda, x)
+    assert len(run.calls) == 2
+    assert_same(found, call(recurrence, x), dtype)
+
+
+@pytest.mark.parametrize(
+    ("shape", "expected"),
+    [((1, 8192, 1), 8), ((1, 8192, 6), 4), ((1, 8192, 7), 1), ((2, 65536, 1), 12), ((1, 4000, 1), 1)],
+)
+def test_fragments_follow_from_shape_and_soc(shape: tuple[int, int, int], expected: int) -> None:
+    with ops.backend("emulator", soc="a3"):
+        assert fragments(*shape) == expected
 
 
 def test_the_extrapolation_is_what_a_longer_run_takes() -> None:

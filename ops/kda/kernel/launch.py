@@ -13,6 +13,7 @@ from ascend_k3.ops.kernels import TYPES, KernelLaunch, one_dtype
 HERE = Path(__file__).parent
 DTYPES = (torch.float32, torch.bfloat16)
 WIDTHS = (64, 128)
+CHUNK = 64  # of tiling.h
 VARIANTS = tuple(
     {"DTYPE": TYPES[dtype], "BETA": TYPES[beta], "WIDTH": width}
     for dtype, beta in (
@@ -23,6 +24,7 @@ VARIANTS = tuple(
     for width in WIDTHS
 )
 KDA = KernelLaunch(folder=HERE, source="kda.cpp", entry="kda", variants=VARIANTS)
+FRAGMENTS = KernelLaunch(folder=HERE, source="kda.cpp", entry="kda", tile="kda_fragments")
 BACKWARD = KernelLaunch(
     folder=HERE, source="backward.cpp", entry="kda_backward", tiling="backward_tiling.h", variants=VARIANTS
 )
@@ -60,28 +62,78 @@ def kda(
     cu_seqlens: Tensor | None,
     chunk_size: int,
 ) -> tuple[Tensor, Tensor]:
-    """The kernel works in chunks of 64 whatever `chunk_size` is: it changes no result beyond rounding."""
+    """The kernel works in chunks of 64 whatever `chunk_size` is: it changes no result beyond rounding.
+
+    Few heads of long sequences of one length are cut into fragments, whose states are combined between two launches.
+    """
+    batch, length, heads, _ = q.shape
+    A_log, dt_bias = A_log.float().contiguous(), dt_bias.float().reshape(heads, -1).contiguous()
+    tokens, weights, numbers = (q, k, v, g, beta), (A_log, dt_bias), (lower_bound, scale)
+    if cu_seqlens is not None:
+        return _sequences(tokens, weights, numbers, initial_state, cu_seqlens)
+    pieces = fragments(batch, length, heads)
+    cuts = [length * piece // pieces // CHUNK * CHUNK for piece in range(pieces)]
+    offsets = torch.tensor([n * length + cut for n in range(batch) for cut in cuts] + [batch * length], device=q.device)
+    if pieces == 1:
+        return _sequences(tokens, weights, numbers, initial_state, offsets)
+    states = _in_fragments(tokens, weights, numbers, initial_state, offsets)
+    o, final = _sequences(tokens, weights, numbers, states, offsets)
+    return o, final.unflatten(0, (batch, pieces))[:, -1].contiguous()
+
+
+def fragments(sequences: int, length: int, heads: int) -> int:
+    """Into how many each sequence is cut on the SoC of the backend in force: as tiling.h says."""
+    if not sequences or not heads:
+        return 1
+    return int.from_bytes(FRAGMENTS.tile_for((sequences, length, heads)).data[:8], "little")
+
+
+Tensors = tuple[Tensor, ...]
+
+
+def _in_fragments(
+    tokens: Tensors, weights: Tensors, numbers: tuple[float, float], initial: Tensor | None, offsets: Tensor
+) -> Tensor:
+    """The states before all fragments: of each its transition and its state from zero, then one after the other."""
+    batch, (heads, width) = tokens[0].shape[0], tokens[0].shape[2:]
+    pieces = (len(offsets) - 1) // batch
+    q, k, v, g, beta = tokens
+    twice = tuple(torch.cat((x, x), 2) for x in (q, k, torch.zeros_like(v), g, beta))
+    twice[2][:, :, :heads] = v
+    start = torch.zeros(len(offsets) - 1, 2 * heads, width, width, device=q.device)
+    start[:, heads:] = torch.eye(width, device=q.device)
+    _, states = _sequences(twice, tuple(torch.cat((x, x)) for x in weights), numbers, start, offsets)
+    local, transition = states.unflatten(0, (batch, pieces)).split(heads, 2)
+    state = start[:batch, :heads] if initial is None else initial.float()
+    before = []
+    for piece in range(pieces):
+        before.append(state)
+        state = state @ transition[:, piece] + local[:, piece]
+    return torch.stack(before, 1).flatten(0, 1)
+
+
+def _sequences(
+    tokens: Tensors, weights: Tensors, numbers: tuple[float, float], initial: Tensor | None, cu_seqlens: Tensor
+) -> tuple[Tensor, Tensor]:
+    """One launch."""
+    q, k, v, g, beta = tokens
     defines = _defines("kda", q, k, v, g, beta)
     batch, length, heads, width = q.shape
-    if cu_seqlens is None:
-        cu_seqlens = torch.arange(batch + 1, device=q.device) * length
     sequences = cu_seqlens.shape[0] - 1
     o = torch.empty_like(v, memory_format=torch.contiguous_format)
     states = q.new_empty(sequences, heads, width, width, dtype=torch.float32)
     if not sequences:
         return o, states
-    initial = states.new_empty(0) if initial_state is None else initial_state.float().contiguous()
     KDA.run(
         inputs=(
-            *(x.contiguous() for x in (q, k, v, g, beta)),
-            A_log.float().contiguous(),
-            dt_bias.float().contiguous(),
+            *(x.contiguous() for x in tokens),
+            *weights,
             cu_seqlens.long().contiguous(),
-            initial,
+            states.new_empty(0) if initial is None else initial.float().contiguous(),
         ),
         outputs=(o, states),
-        sizes=(sequences, batch * length, heads, width, q.element_size(), initial_state is not None),
-        numbers=(lower_bound, scale),
+        sizes=(sequences, batch * length, heads, width, q.element_size(), initial is not None),
+        numbers=numbers,
         defines=defines,
     )
     return o, states

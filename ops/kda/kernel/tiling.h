@@ -43,6 +43,10 @@ struct KdaTiling {
     uint64_t has_initial, room;  // room: bytes of workspace of a block
 };
 
+struct KdaFragments {
+    int64_t fragments;
+};
+
 #ifndef __NPU_ARCH__
 namespace ascend_k3 {
 
@@ -63,7 +67,19 @@ inline bool tile_kda(const Platform& platform, const int64_t* sizes, const doubl
     return true;
 }
 
+/// Into how many fragments each sequence of equal length is cut so that few heads fill the cores. A fragment's transition and its
+/// state from a zero start take twice its heads, so three passes over all tokens in all: less than four are not worth it.
+/// sizes: sequences, tokens of each, heads.
+inline bool tile_kda_fragments(const Platform& platform, const int64_t* sizes, const double*, KdaFragments& out, Launch& launch) {
+    constexpr int64_t LEAST = 4, CHUNKS = 16;  // fragments; chunks of one, so that its beginning and end do not matter
+    const int64_t idle = platform.cube_cores / (sizes[0] * sizes[2]), pieces = at_most(idle, sizes[1] / (CHUNKS * CHUNK));
+    out.fragments = pieces >= LEAST ? pieces : 1;
+    launch.block_dim = 1;
+    return true;
+}
+
 }  // namespace ascend_k3
 #endif
 
 ASCEND_K3_TILING(kda, KdaTiling, ascend_k3::tile_kda)
+ASCEND_K3_TILING(kda_fragments, KdaFragments, ascend_k3::tile_kda_fragments)
