@@ -111,12 +111,14 @@ def report(
             )
             for number, one in enumerate(outcome.reports):
                 _print_launch(number, _launch(one))
-    if not as_json:
-        for operator in operators:
-            for chip in socs:
-                print(*kernel_cases.extrapolation(operator, chip), sep="\n", end="")
+    extrapolated = [
+        text for operator in operators for chip in socs for text in kernel_cases.extrapolation(operator, chip)
+    ]
     if as_json:
-        print(json.dumps({"ok": fine, "cases": rows}))
+        print(json.dumps({"ok": fine, "cases": rows, "extrapolated": extrapolated}))
+    else:
+        for text in extrapolated:
+            print(text)
     if outcome:
         for target, write in ((trace, timeline.write_trace), (plot, timeline.plot)):
             if target:

@@ -1,4 +1,4 @@
-// What the cores of a block share: flags, the order of chunks, where things are in UB and L1.
+// What the cores of a block share: flags, and where things are in UB and L1.
 #pragma once
 
 #include "kernel_operator.h"
@@ -8,16 +8,16 @@ namespace ascend_k3 {
 
 using namespace AscendC;
 
-/// Ids of cross-core flags, each set once a chunk, but OPERANDS twice: for the first three sub-chunks, and for all.
+/// Ids of cross-core flags. Those to FREE are set once a chunk, but OPERANDS twice: for the first three sub-chunks, and for all.
 namespace flag {
-constexpr uint16_t OPERANDS = 0;  // vector -> cube: what the products of a chunk need
-constexpr uint16_t SCORES = 1;    // cube -> vector: the diagonal blocks of A and L
-constexpr uint16_t BLOCKS = 2;    // vector -> cube: A's diagonal blocks masked, L's inverted
-constexpr uint16_t FREE = 3;      // cube -> vector: the operands of a chunk have been used
-constexpr uint16_t SUMS = 4;      // vector <-> vector: squares of a core's channels
+constexpr uint16_t OPERANDS = 0;      // vector -> cube: what the products of a chunk need
+constexpr uint16_t SCORES = 1;        // cube -> vector: the diagonal blocks of A and M
+constexpr uint16_t BLOCKS = 2;        // vector -> cube: A's diagonal blocks masked, Y's
+constexpr uint16_t FREE = 3;          // cube -> vector: the operands of a chunk have been used
+constexpr uint16_t SUMS = 4;          // vector <-> vector: squares of a core's channels
 constexpr uint16_t INVERSE_USED = 5;  // cube -> vector, where that writes to L1: the inverse of the chunk before has been used
-constexpr uint16_t BEGUN = 6;     // cube -> vector: the state of the head that another block ends is there
-constexpr uint16_t ALL_BEGUN = 7; // all vector cores: those of all blocks are
+constexpr uint16_t BEGUN = 6;         // cube -> vector: the state of the head that another block ends is there
+constexpr uint16_t ALL_BEGUN = 7;     // all vector cores: those of all blocks are
 }  // namespace flag
 
 /// Numbers that the inverse of a chunk's system is merged in.
@@ -64,10 +64,10 @@ struct KdaL1 {
     static constexpr uint32_t K = OPERANDS + OPERAND_SLOTS * OPERAND_BYTES, V = K + KEY_SLOTS * WIDE * sizeof(T), PSTATE = V + SLOTS * WIDE * sizeof(T);
     static constexpr uint32_t PA = PSTATE + STATE_SLOTS * PARTS * W * W * sizeof(T), PINVERSE = PA + SLOTS * PARTS * SQUARE * sizeof(T);
     static constexpr uint32_t READS = PINVERSE + PARTS * SQUARE * sizeof(T), PU = READS + WIDE * sizeof(T);
-    static constexpr uint32_t BESIDE = PU + PARTS * WIDE * sizeof(T);                       // -L: blocks (1, 0) and (3, 2) [2][SUB, SUB]
-    static constexpr uint32_t BELOW = BESIDE + 2 * SUB * SUB * sizeof(M);                   // -L: the lower left half [HALF, HALF]
+    static constexpr uint32_t BESIDE = PU + PARTS * WIDE * sizeof(T);                       // -M: blocks (1, 0) and (3, 2) [2][SUB, SUB]
+    static constexpr uint32_t BELOW = BESIDE + 2 * SUB * SUB * sizeof(M);                   // -M: the lower left half [HALF, HALF]
     static constexpr uint32_t PHALVES = BELOW + HALF * HALF * sizeof(M);                    // inverses of both halves [2][HALF, HALF]
-    static constexpr uint32_t PBESIDE = PHALVES + PARTS * 2 * HALF * HALF * sizeof(M);      // -L times an inverse [2][SUB, SUB]
+    static constexpr uint32_t PBESIDE = PHALVES + PARTS * 2 * HALF * HALF * sizeof(M);      // -M times an inverse [2][SUB, SUB]
     static constexpr uint32_t PBELOW = PBESIDE + PARTS * 2 * SUB * SUB * sizeof(M);         // the same [HALF, HALF]
     static constexpr uint32_t BYTES = PBELOW + PARTS * HALF * HALF * sizeof(M);
     static_assert(BYTES <= 512 * 1024, "L1 of both SoCs has 512 KiB");

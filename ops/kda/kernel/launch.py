@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import torch
@@ -9,6 +10,8 @@ from torch import Tensor
 
 from ascend_k3.ops.errors import NoKernelError
 from ascend_k3.ops.kernels import TYPES, KernelLaunch, one_dtype
+from ascend_k3.ops.npu import device_soc
+from ascend_k3.ops.soc import SoC
 
 HERE = Path(__file__).parent
 DTYPES = (torch.float32, torch.bfloat16)
@@ -24,7 +27,6 @@ VARIANTS = tuple(
     for width in WIDTHS
 )
 KDA = KernelLaunch(folder=HERE, source="kda.cpp", entry="kda", variants=VARIANTS)
-FRAGMENTS = KernelLaunch(folder=HERE, source="kda.cpp", entry="kda", tile="kda_fragments")
 BACKWARD = KernelLaunch(
     folder=HERE, source="backward.cpp", entry="kda_backward", tiling="backward_tiling.h", variants=VARIANTS
 )
@@ -71,42 +73,41 @@ def kda(
     tokens, weights, numbers = (q, k, v, g, beta), (A_log, dt_bias), (lower_bound, scale)
     if cu_seqlens is not None:
         return _sequences(tokens, weights, numbers, initial_state, cu_seqlens)
-    pieces = fragments(batch, length, heads)
+    pieces = fragments(batch, length, heads, None if q.device.type == "cpu" else device_soc())
     cuts = [length * piece // pieces // CHUNK * CHUNK for piece in range(pieces)]
     offsets = torch.tensor([n * length + cut for n in range(batch) for cut in cuts] + [batch * length], device=q.device)
     if pieces == 1:
         return _sequences(tokens, weights, numbers, initial_state, offsets)
-    states = _in_fragments(tokens, weights, numbers, initial_state, offsets)
+    states = _before_fragments(tokens, weights, lower_bound, initial_state, offsets)
     o, final = _sequences(tokens, weights, numbers, states, offsets)
     return o, final.unflatten(0, (batch, pieces))[:, -1].contiguous()
 
 
-def fragments(sequences: int, length: int, heads: int) -> int:
-    """Into how many each sequence is cut on the SoC of the backend in force: as tiling.h says."""
+def fragments(sequences: int, length: int, heads: int, chip: SoC | None = None) -> int:
+    """Into how many each sequence is cut on a SoC (the one of the backend in force when left out), as tiling.h says."""
     if not sequences or not heads:
         return 1
-    return int.from_bytes(FRAGMENTS.tile_for((sequences, length, heads)).data[:8], "little")
+    tiling = replace(KDA, tile="kda_fragments").tile_for((sequences, length, heads), chip=chip)
+    return int.from_bytes(tiling.data[:8], "little")
 
 
 Tensors = tuple[Tensor, ...]
 
 
-def _in_fragments(
-    tokens: Tensors, weights: Tensors, numbers: tuple[float, float], initial: Tensor | None, offsets: Tensor
+def _before_fragments(
+    tokens: Tensors, weights: Tensors, lower_bound: float, initial: Tensor | None, offsets: Tensor
 ) -> Tensor:
-    """The states before all fragments: of each its transition and its state from zero, then one after the other."""
-    batch, (heads, width) = tokens[0].shape[0], tokens[0].shape[2:]
-    pieces = (len(offsets) - 1) // batch
-    q, k, v, g, beta = tokens
-    twice = tuple(torch.cat((x, x), 2) for x in (q, k, torch.zeros_like(v), g, beta))
-    twice[2][:, :, :heads] = v
-    start = torch.zeros(len(offsets) - 1, 2 * heads, width, width, device=q.device)
-    start[:, heads:] = torch.eye(width, device=q.device)
-    _, states = _sequences(twice, tuple(torch.cat((x, x)) for x in weights), numbers, start, offsets)
-    local, transition = states.unflatten(0, (batch, pieces)).split(heads, 2)
-    state = start[:batch, :heads] if initial is None else initial.float()
+    """The states before all fragments, one after the other from what each does to a state."""
+    from ascend_k3.ops.kda.fragment import kda_fragment  # which calls the operator that this computes
+
+    batch = tokens[0].shape[0]
+    A_log, dt_bias = weights
+    packed = (x.flatten(0, 1)[None] for x in tokens[1:])
+    effects = kda_fragment(*packed, A_log=A_log, dt_bias=dt_bias, lower_bound=lower_bound, cu_seqlens=offsets)
+    transition, local = (x.unflatten(0, (batch, -1)) for x in effects)
+    state = torch.zeros_like(local[:, 0]) if initial is None else initial.float()
     before = []
-    for piece in range(pieces):
+    for piece in range(local.shape[1]):
         before.append(state)
         state = state @ transition[:, piece] + local[:, piece]
     return torch.stack(before, 1).flatten(0, 1)

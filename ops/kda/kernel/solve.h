@@ -238,9 +238,9 @@ class KdaSolve {
         if (i % 2) Keep(KEPT_BESIDE + i / 2 * SUB * SUB, Of(Matrix<M>(L1::BESIDE, 2 * SUB, SUB), i / 2, SUB), l[(i - 1) * SUB * FRACTAL], SUB, rows);
         if (i >= 2) Keep(KEPT_BELOW, X::At(Matrix<M>(L1::BELOW, HALF, HALF), 0, (i - 2) * SUB), l, 2 * SUB, rows);
     }
-    /// Of a sub-chunk in L0C: its columns of A, then of -L, transposed.
+    /// Of a sub-chunk in L0C: its columns of A, then of -M, transposed.
     __aicore__ inline LocalTensor<float> Part(uint32_t i) const { return x_.products.In(X::SOLVE_PART)[i * 2 * SUB * CHUNK]; }
-    /// A diagonal block of A or -L to the vector core that has it: to its UB, or to the workspace.
+    /// A diagonal block of A or -M to the vector core that has it: to its UB, or to the workspace.
     __aicore__ inline void ToVector(uint32_t i, uint32_t which, const LocalTensor<float>& c, uint16_t rows) {
         constexpr uint32_t COUNT = Ub::BLOCKS;
         const uint32_t core = i / 2, element = which * COUNT + i % 2 * SUB;
@@ -250,7 +250,7 @@ class KdaSolve {
         StoreRows(x_.template Room<float>(X::Sizes().scores + core * 2 * COUNT * sizeof(float), 2 * COUNT)[element], c, SUB, SUB, rows, 2 * SUB);
 #endif
     }
-    /// A block of -L or A out of L0C to L1; float32 waits in the workspace until its turn.
+    /// A block of -M or A out of L0C to L1; float32 waits in the workspace until its turn.
     static constexpr uint32_t KEPT_A = 0, KEPT_BESIDE = SQUARE, KEPT_BELOW = KEPT_BESIDE + 2 * SUB * SUB;  // elements
     template <class Y>
     __aicore__ inline void Keep(uint32_t kept, const Nz<Y>& to, const LocalTensor<float>& c, uint16_t m, uint16_t rows) {

@@ -71,8 +71,8 @@ inline bool tile_kda(const Platform& platform, const int64_t* sizes, const doubl
 /// state from a zero start take twice its heads, so three passes over all tokens in all: less than four are not worth it.
 /// sizes: sequences, tokens of each, heads.
 inline bool tile_kda_fragments(const Platform& platform, const int64_t* sizes, const double*, KdaFragments& out, Launch& launch) {
-    constexpr int64_t LEAST = 4, CHUNKS = 16;  // fragments; chunks of one, so that its beginning and end do not matter
-    const int64_t idle = platform.cube_cores / (sizes[0] * sizes[2]), pieces = at_most(idle, sizes[1] / (CHUNKS * CHUNK));
+    constexpr int64_t LEAST = 4, TOKENS = 16 * CHUNK;  // fragments; tokens of one, so that its beginning and end do not matter
+    const int64_t blocks = platform.cube_cores / (sizes[0] * sizes[2]), pieces = at_most(blocks, sizes[1] / TOKENS);
     out.fragments = pieces >= LEAST ? pieces : 1;
     launch.block_dim = 1;
     return true;

@@ -268,8 +268,8 @@ class KdaVector : KdaGates<T, B, W, KdaUb<T, W>> {
     }
 
     // ---- the inverse ----
-    /// Of this core's diagonal blocks, side by side [SUB, 2 SUB]: A's triangles; and (I + b L)^-1 b of L's, by forward
-    /// substitution on both at once. The cube gives -L, and both transposed.
+    /// Of this core's diagonal blocks, side by side [SUB, 2 SUB]: A's triangles; and (I + b M)^-1 b of M's, by forward
+    /// substitution on both at once. The cube gives -M, and both transposed.
     __aicore__ inline void Invert(const KdaStep& step) {
         CrossCoreWaitFlag(flag::SCORES);
         LocalTensor<float> a = At<float>(Ub::SCORES, BLOCKS), l = At<float>(Ub::SCORES + BLOCKS * 4, BLOCKS), inverse = At<float>(Ub::INVERSE, BLOCKS);
@@ -288,7 +288,7 @@ class KdaVector : KdaGates<T, B, W, KdaUb<T, W>> {
         Brcb(factors, l, BLOCKS / 8, BrcbRepeatParams(1, 8));
         PipeBarrier<PIPE_V>();
         for (uint32_t s = 0; s + 1 < SUB; ++s) {
-            // rows t > s: row t -= L[t, s] row s; two instructions, since a block's 16 columns are two blocks of 8
+            // rows t > s: row t -= b M[t, s] row s; two instructions, since a block's 16 columns are two blocks of 8
             for (uint32_t h = 0; h < 2; ++h)
                 MulAddDst(inverse[(s + 1) * 2 * SUB + h * 8], factors[(s * 2 * SUB + s + 1) * 8], inverse[s * 2 * SUB + h * 8], SUB, SUB - 1 - s,
                           BinaryRepeatParams(2, SUB, 2, 4, 1, 0));
